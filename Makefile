@@ -1,0 +1,75 @@
+# Ballast. `make up` and `make test` do all their own set-up; `make help` lists the rest.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Where `up` keeps the cluster; arguments go through, e.g. make up ARGS="--memory --listen 127.0.0.1:0".
+ARGS    ?=
+IMG     ?= ballast:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+CARGO   ?= cargo
+BALLAST := target/release/ballast
+KUBECTL  = $(shell hack/kubectl)
+
+export PATH := $(CURDIR)/bin:$(PATH)
+
+.PHONY: help
+help: ## Show this.
+	@printf 'Ballast: stateful services on Kubernetes, operated in Rust.\n\n'
+	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ The two commands
+
+.PHONY: up
+up: setup build ## Start a Kubernetes in one process with every operator in it (Ctrl-C stops it).
+	@exec $(BALLAST) up $(ARGS)
+
+.PHONY: test
+test: setup ## Run every test that needs no other cluster.
+	$(CARGO) test --workspace --locked
+
+##@ Development
+
+.PHONY: build
+build: ## Build the release binary.
+	@$(CARGO) build --release --locked -p ballast
+
+.PHONY: lint
+lint: setup ## Formatting, clippy with warnings denied, licences and sources of dependencies.
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	hack/cargo-deny check bans licenses sources
+
+.PHONY: test-real
+test-real: setup ## The conformance suite on a real Kubernetes: KUBECONFIG's, or one built with Go.
+	hack/test-real
+
+.PHONY: bench
+bench: setup build ## Print the benchmark tables (beside a real API server with REAL=1).
+	hack/bench
+
+##@ A cluster of your own (KUBECONFIG)
+
+.PHONY: run
+run: build ## Run the operators on this machine against KUBECONFIG's cluster.
+	@exec $(BALLAST) run $(ARGS)
+
+.PHONY: install
+install: build ## Install the custom resource definitions.
+	$(BALLAST) crds | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: build ## Remove the definitions, and with them every resource of theirs.
+	$(BALLAST) crds | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: build ## Deploy the operators into the cluster (IMG=…).
+	$(BALLAST) manifests --image $(IMG) | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: build ## Remove the operators, their permissions and the definitions.
+	$(BALLAST) manifests --image $(IMG) | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: setup
+setup: # What the other targets need on a bare machine: a C linker and kubectl.
+	@hack/setup

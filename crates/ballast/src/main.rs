@@ -1,0 +1,2 @@
+//! Ballast.
+fn main() {}

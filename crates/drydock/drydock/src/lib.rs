@@ -1,0 +1,1 @@
+//! A Kubernetes for one machine: start one in a test, or serve one.

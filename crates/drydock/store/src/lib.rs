@@ -1,0 +1,1 @@
+//! Revisions, watches, snapshots, durability: what the cluster remembers.

@@ -1,0 +1,1 @@
+//! Memcached: the resource people write, its validation, its plan.

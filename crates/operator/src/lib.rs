@@ -1,0 +1,1 @@
+//! The vocabulary of decisions: Operator, View, Question, Plan, Step, Condition.

@@ -1,0 +1,1 @@
+//! From the same types: CRDs, RBAC, manifests.

@@ -1,0 +1,1 @@
+//! Carries plans out: watches, caches, queue, apply, status, events, lease, metrics.
