@@ -1,1 +1,43 @@
-//! The API's behaviour as a suite that runs unchanged on drydock and on a real kube-apiserver.
+//! What a Kubernetes API answers, as recorded dialogues.
+//!
+//! A case is a text file under `cases/`: requests as they go over the wire, each followed by the
+//! answer that a real kube-apiserver gave, with what differs from run to run (uids, revisions,
+//! times, generated names) put aside by [`Normaliser`]. The same file is run against drydock in
+//! `make test` and against a real cluster in `make test-real`.
+//!
+//! **Always holds:** an expected answer was said by a real API server: the `conformance` program
+//! writes it with `--record`, never a person. A case makes a namespace of its own and cleans up.
+//!
+//! **Deliberately absent:** knowledge of which of the two it talks to. Where drydock answers
+//! otherwise on purpose, the step is named with a reason in `fidelity.txt`, and a row that no longer
+//! differs is a failure too.
+
+mod case;
+mod normalise;
+mod play;
+
+pub use case::{Case, ParseError, Step};
+pub use normalise::Normaliser;
+pub use play::{Mismatch, PlayError, play, record};
+
+/// Steps whose answer differs on drydock, one `file: step: reason` a line.
+const FIDELITY: &str = include_str!("../fidelity.txt");
+
+/// The reason why drydock's answer to `step` of the case in `file` differs, if it is known to.
+#[must_use]
+pub fn known_difference(file: &str, step: &str) -> Option<&'static str> {
+    rows(file).find(|(name, _)| *name == step).map(|(_, reason)| reason)
+}
+
+/// The steps of the case in `file` whose answers are known to differ.
+pub fn known_differences(file: &str) -> impl Iterator<Item = &'static str> {
+    rows(file).map(|(step, _)| step)
+}
+
+fn rows(file: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = FIDELITY.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split_once(": "))
+        .filter(move |(in_file, _)| *in_file == file)
+        .filter_map(|(_, rest)| rest.split_once(": "))
+}

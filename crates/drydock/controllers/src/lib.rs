@@ -1,1 +1,60 @@
-//! What kube-controller-manager does, as ordinary clients.
+//! What kube-controller-manager does, as ordinary clients: garbage collection, namespace deletion,
+//! Deployments, ReplicaSets, Endpoints and EndpointSlices, default accounts, the cluster's certificate,
+//! disruption budgets, aggregated roles.
+//!
+//! Each controller is one module, and in it one decision: a pure function from objects to what shall happen,
+//! with its tests beside it. What drives them is in [`machinery`], once for all: a kind is watched once for
+//! the whole process, and nothing is asked while nothing changes.
+//!
+//! # Guarantees
+//! - A controller acts under its own identity, and needs no more rights than Kubernetes gives it.
+//! - Objects are kept slim: only what a decision looks at.
+//!
+//! What is not here: the scheduler, StatefulSets, Jobs and CronJobs.
+
+mod claim;
+mod cluster_roles;
+mod deployment;
+mod disruption;
+mod endpoint_slices;
+mod endpoints;
+mod garbage;
+mod machinery;
+mod namespaces;
+mod objects;
+mod replica_set;
+mod root_ca;
+mod service_accounts;
+mod service_pods;
+mod start;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+pub use start::run;
+
+/// Where the time is taken from.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The name under which everything is watched and discovered. Its identity is the user
+/// `system:kube-controller-manager`.
+pub const WATCHER: &str = "kube-controller-manager";
+
+/// How the controllers are to run.
+#[derive(Clone)]
+pub struct Options {
+    /// The certificate, in PEM, that pods know the API server by; without one it is not published.
+    pub root_ca: Option<String>,
+    /// Where the time is taken from.
+    pub clock: Clock,
+    /// How many objects each of the busy controllers works on at a time. They wait for the server most of
+    /// the time, so this is more than there are cores.
+    pub workers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { root_ca: None, clock: Arc::new(Timestamp::now), workers: 16 }
+    }
+}

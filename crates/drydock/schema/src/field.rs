@@ -38,6 +38,8 @@ pub struct FieldError {
     pub value: Option<Value>,
     /// What a person should know beyond the kind.
     pub detail: String,
+    /// The value as it is printed, where that is not its JSON.
+    pub shown: Option<Box<str>>,
 }
 
 impl FieldErrorKind {
@@ -66,7 +68,7 @@ impl FieldError {
         value: Option<Value>,
         detail: impl Into<String>,
     ) -> Self {
-        Self { kind, path: path.into(), value, detail: detail.into() }
+        Self { kind, path: path.into(), value, detail: detail.into(), shown: None }
     }
 
     /// `path: Required value: detail`.
@@ -98,9 +100,20 @@ impl FieldError {
             FieldErrorKind::NotFound => "Not found",
         };
         let mut text = String::from(head);
-        if let Some(value) = &self.value {
-            text.push_str(": ");
-            text.push_str(&value.to_string());
+        let is_silent = matches!(
+            self.kind,
+            FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong
+        );
+        match (&self.shown, &self.value) {
+            (Some(shown), _) => {
+                text.push_str(": ");
+                text.push_str(shown);
+            }
+            (None, Some(value)) if !is_silent => {
+                text.push_str(": ");
+                text.push_str(&printed(value));
+            }
+            (None, _) => {}
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
@@ -108,6 +121,20 @@ impl FieldError {
         }
         text
     }
+}
+
+/// A value as Kubernetes prints it: JSON, made safe for HTML inside of objects and lists.
+fn printed(value: &Value) -> String {
+    let text = value.to_string();
+    match value {
+        Value::Array(_) | Value::Object(_) => html_safe(&text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => text,
+    }
+}
+
+/// JSON as Go's encoder escapes it.
+pub(crate) fn html_safe(text: &str) -> String {
+    text.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
 }
 
 impl fmt::Display for FieldError {

@@ -11,8 +11,19 @@
 //!
 //! **Deliberately absent:** what makes one kind special (that is `drydock-kinds`), and merging.
 
+pub mod builtin;
+pub mod defaults;
 mod field;
+mod formats;
+pub mod json;
+pub mod protobuf;
+mod rules;
 mod shape;
+mod structural;
+pub mod typed;
+pub mod unknown;
+pub mod validate;
 
 pub use field::{FieldError, FieldErrorKind};
-pub use shape::{ListKind, MapKind, PatchStrategy, Schema, Type};
+pub use rules::Rule;
+pub use shape::{Checks, ListKind, MapKind, PatchStrategy, Schema, Type};

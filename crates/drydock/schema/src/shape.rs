@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use regex::Regex;
 use serde_json::Value;
+
+use crate::rules::Rule;
 
 /// What a value is at a node of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -86,4 +89,79 @@ pub struct Schema {
     pub map: MapKind,
     /// What a strategic merge patch does here.
     pub patch: PatchStrategy,
+    /// The definition this node is, e.g. `io.k8s.api.core.v1.PodSpec`; built-in types only.
+    pub name: Option<Arc<str>>,
+    /// `format`, where it means something: `date-time`, `byte`, `int32`, `quantity`, …
+    pub format: Option<Box<str>>,
+    /// What a value must fulfil beyond its type.
+    pub checks: Checks,
+    /// CEL rules (`x-kubernetes-validations`), compiled.
+    pub rules: Vec<Arc<Rule>>,
+    /// There is a rule here or somewhere below.
+    pub has_rules: bool,
+}
+
+/// What a value must fulfil beyond its type; each keyword applies to the values it can apply to.
+#[derive(Debug, Clone, Default)]
+pub struct Checks {
+    /// `enum`; nothing is ruled out when empty.
+    pub allowed: Vec<Value>,
+    /// `minimum`.
+    pub minimum: Option<f64>,
+    /// The minimum itself is not allowed.
+    pub exclusive_minimum: bool,
+    /// `maximum`.
+    pub maximum: Option<f64>,
+    /// The maximum itself is not allowed.
+    pub exclusive_maximum: bool,
+    /// `multipleOf`.
+    pub multiple_of: Option<f64>,
+    /// `minLength`, in characters.
+    pub min_length: Option<u64>,
+    /// `maxLength`, in characters.
+    pub max_length: Option<u64>,
+    /// `pattern`.
+    pub pattern: Option<Regex>,
+    /// `minItems`.
+    pub min_items: Option<u64>,
+    /// `maxItems`.
+    pub max_items: Option<u64>,
+    /// `minProperties`.
+    pub min_properties: Option<u64>,
+    /// `maxProperties`.
+    pub max_properties: Option<u64>,
+    /// `additionalProperties: false`.
+    pub closed: bool,
+    /// Every one of these holds.
+    pub all_of: Vec<Arc<Schema>>,
+    /// At least one of these holds.
+    pub any_of: Vec<Arc<Schema>>,
+    /// Exactly one of these holds.
+    pub one_of: Vec<Arc<Schema>>,
+    /// This does not hold.
+    pub not: Option<Arc<Schema>>,
+}
+
+impl Type {
+    /// The name in OpenAPI; empty where none is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Any | Self::IntOrString => "",
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
+impl Schema {
+    /// The schema of a field: a property, or a value of the map.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&Arc<Schema>> {
+        self.properties.get(name).or(self.additional.as_ref())
+    }
 }

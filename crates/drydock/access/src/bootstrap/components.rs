@@ -1,0 +1,162 @@
+//! What the components of a cluster get, drydock's own scheduler and node among them.
+
+use super::{EVENTS, READ, Row, allow, row};
+
+pub(super) const ROLES: &[Row] = &[
+    row(
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        &[allow("create", "certificates.k8s.io", "certificatesigningrequests/nodeclient")],
+    ),
+    row(
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        &[allow("create", "certificates.k8s.io", "certificatesigningrequests/selfnodeclient")],
+    ),
+    row(
+        "system:certificates.k8s.io:kube-apiserver-client-approver",
+        &[allow("approve", "certificates.k8s.io", "signers").named("kubernetes.io/kube-apiserver-client")],
+    ),
+    row(
+        "system:certificates.k8s.io:kube-apiserver-client-kubelet-approver",
+        &[allow("approve", "certificates.k8s.io", "signers")
+            .named("kubernetes.io/kube-apiserver-client-kubelet")],
+    ),
+    row(
+        "system:certificates.k8s.io:kubelet-serving-approver",
+        &[allow("approve", "certificates.k8s.io", "signers").named("kubernetes.io/kubelet-serving")],
+    ),
+    row(
+        "system:certificates.k8s.io:legacy-unknown-approver",
+        &[allow("approve", "certificates.k8s.io", "signers").named("kubernetes.io/legacy-unknown")],
+    ),
+    row(
+        "system:heapster",
+        &[allow(READ, "core", "events namespaces nodes pods"), allow(READ, "extensions", "deployments")],
+    ),
+    row("system:kube-aggregator", &[allow(READ, "core", "endpoints services")]),
+    row(
+        "system:kube-controller-manager",
+        &[
+            EVENTS,
+            allow("create", "coordination.k8s.io", "leases"),
+            allow("get update", "coordination.k8s.io", "leases").named("kube-controller-manager"),
+            allow("create", "core", "secrets serviceaccounts"),
+            allow("delete", "core", "secrets"),
+            allow("get", "core", "configmaps namespaces secrets serviceaccounts"),
+            allow("update", "core", "secrets serviceaccounts"),
+            allow("create", "authentication.k8s.io", "tokenreviews"),
+            allow("create", "authorization.k8s.io", "subjectaccessreviews"),
+            allow("list watch", "*", "*"),
+            allow("create", "core", "serviceaccounts/token"),
+        ],
+    ),
+    row("system:kube-dns", &[allow("list watch", "core", "endpoints services")]),
+    row(
+        "system:kube-scheduler",
+        &[
+            EVENTS,
+            allow("create", "coordination.k8s.io", "leases"),
+            allow("get list update watch", "coordination.k8s.io", "leases").named("kube-scheduler"),
+            allow(
+                "create delete deletecollection get list patch update watch",
+                "coordination.k8s.io",
+                "leasecandidates",
+            ),
+            allow(READ, "core", "nodes"),
+            allow("delete get list watch", "core", "pods"),
+            allow("create", "core", "bindings pods/binding"),
+            allow("patch update", "core", "pods/status"),
+            allow(READ, "core", "replicationcontrollers services"),
+            allow(READ, "apps extensions", "replicasets"),
+            allow(READ, "apps", "statefulsets"),
+            allow(READ, "policy", "poddisruptionbudgets"),
+            allow(READ, "core", "persistentvolumeclaims persistentvolumes"),
+            allow("create", "authentication.k8s.io", "tokenreviews"),
+            allow("create", "authorization.k8s.io", "subjectaccessreviews"),
+            allow(READ, "storage.k8s.io", "csinodes"),
+            allow(READ, "storage.k8s.io", "volumeattachments"),
+            allow(READ, "core", "namespaces"),
+            allow(READ, "storage.k8s.io", "csidrivers"),
+            allow(READ, "storage.k8s.io", "csistoragecapacities"),
+            allow(READ, "resource.k8s.io", "deviceclasses"),
+            allow("get list patch update watch", "resource.k8s.io", "resourceclaims"),
+            allow("get list patch update watch", "resource.k8s.io", "resourceclaims/status"),
+            allow("update", "core", "pods/finalizers"),
+            allow(READ, "resource.k8s.io", "resourceslices"),
+        ],
+    ),
+    row(
+        "system:kubelet-api-admin",
+        &[
+            allow(READ, "core", "nodes"),
+            allow("proxy", "core", "nodes"),
+            allow("*", "core", "nodes/log nodes/metrics nodes/proxy nodes/stats"),
+            allow("*", "core", "nodes/configz nodes/healthz nodes/pods"),
+        ],
+    ),
+    row(
+        "system:node",
+        &[
+            allow("create", "authentication.k8s.io", "tokenreviews"),
+            allow("create", "authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews"),
+            allow(READ, "core", "services"),
+            allow("create get list watch", "core", "nodes"),
+            allow("patch update", "core", "nodes/status"),
+            allow("patch update", "core", "nodes"),
+            allow("create patch update", "core", "events"),
+            allow(READ, "core", "pods"),
+            allow("create delete", "core", "pods"),
+            allow("patch update", "core", "pods/status"),
+            allow("create", "core", "pods/eviction"),
+            allow(READ, "core", "configmaps secrets"),
+            allow("get", "core", "persistentvolumeclaims persistentvolumes"),
+            allow("get", "core", "endpoints"),
+            allow("create get list watch", "certificates.k8s.io", "certificatesigningrequests"),
+            allow("create delete get patch update", "coordination.k8s.io", "leases"),
+            allow("get", "storage.k8s.io", "volumeattachments"),
+            allow("create", "core", "serviceaccounts/token"),
+            allow("get patch update", "core", "persistentvolumeclaims/status"),
+            allow(READ, "storage.k8s.io", "csidrivers"),
+            allow("create delete get patch update", "storage.k8s.io", "csinodes"),
+            allow(READ, "node.k8s.io", "runtimeclasses"),
+            allow("get", "resource.k8s.io", "resourceclaims"),
+            allow("deletecollection", "resource.k8s.io", "resourceslices"),
+            allow("get", "core", "serviceaccounts"),
+        ],
+    ),
+    row(
+        "system:node-bootstrapper",
+        &[allow("create get list watch", "certificates.k8s.io", "certificatesigningrequests")],
+    ),
+    row(
+        "system:node-problem-detector",
+        &[allow("get", "core", "nodes"), allow("patch", "core", "nodes/status"), EVENTS],
+    ),
+    row(
+        "system:node-proxier",
+        &[
+            allow("list watch", "core", "endpoints services"),
+            allow(READ, "core", "nodes"),
+            EVENTS,
+            allow("list watch", "networking.k8s.io", "servicecidrs"),
+            allow("list watch", "discovery.k8s.io", "endpointslices"),
+        ],
+    ),
+    row(
+        "system:persistent-volume-provisioner",
+        &[
+            allow("create delete get list watch", "core", "persistentvolumes"),
+            allow("get list update watch", "core", "persistentvolumeclaims"),
+            allow(READ, "storage.k8s.io", "storageclasses"),
+            allow("watch", "core", "events"),
+            EVENTS,
+        ],
+    ),
+    row(
+        "system:volume-scheduler",
+        &[
+            allow("get list patch update watch", "core", "persistentvolumes"),
+            allow(READ, "storage.k8s.io", "storageclasses"),
+            allow("get list patch update watch", "core", "persistentvolumeclaims"),
+        ],
+    ),
+];

@@ -1,0 +1,92 @@
+//! What the server itself sets and refuses beyond an object's own rules: whatever needs a look at
+//! other objects.
+//!
+//! **Always holds:** what was reserved for a write that then failed is free again.
+
+mod addresses;
+mod namespace;
+mod pod;
+mod rbac;
+mod service;
+
+use drydock_kinds::Kind;
+use serde_json::Value;
+
+use crate::{
+    call::Call,
+    failure::Failure,
+    object::{self, meta},
+};
+
+pub(crate) use addresses::Addresses;
+pub(crate) use namespace::check_deletion;
+
+/// The admission of one write.
+pub(crate) struct Admission<'c, 'a> {
+    call: &'c Call<'a>,
+    old: Option<&'c Value>,
+    reserved: addresses::Reserved,
+    freed: addresses::Reserved,
+}
+
+impl<'c, 'a> Admission<'c, 'a> {
+    /// Admission of an object that is to be created, or to replace `old`.
+    pub fn new(call: &'c Call<'a>, old: Option<&'c Value>) -> Self {
+        Self { call, old, reserved: addresses::Reserved::default(), freed: addresses::Reserved::default() }
+    }
+
+    /// Sets what the client left to the server.
+    pub async fn mutate(&mut self, object: &mut Value) -> Result<(), Failure> {
+        if self.old.is_none() {
+            namespace::check_creation(self.call, meta(object, "name"))?;
+            if is(&self.call.kind, "", "pods") {
+                pod::admit(self.call, object).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves what there is only once: addresses and ports.
+    pub fn allocate(&mut self, object: &mut Value) -> Result<(), Failure> {
+        if is(&self.call.kind, "", "services") {
+            service::allocate(self.call, self.old, object, &mut self.reserved)?;
+            if let Some(old) = self.old {
+                self.freed = addresses::Reserved::difference(old, object);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what this caller may not write.
+    pub fn validate(&self, object: &Value) -> Result<(), Failure> {
+        if &*self.call.kind.group == drydock_access::RBAC_GROUP {
+            rbac::check_escalation(self.call, object, self.old)?;
+        }
+        Ok(())
+    }
+
+    /// The write took effect: what was reserved for it stays so, and what it gave up is free.
+    pub fn settled(&mut self) {
+        self.reserved = std::mem::take(&mut self.freed);
+    }
+}
+
+impl Drop for Admission<'_, '_> {
+    fn drop(&mut self) {
+        self.call.api.addresses().release_all(&self.reserved);
+    }
+}
+
+/// The kind is this built-in one.
+pub(crate) fn is(kind: &Kind, group: &str, plural: &str) -> bool {
+    &*kind.group == group && &*kind.plural == plural
+}
+
+/// The update takes away the last thing that kept a deleted object: it is to be removed.
+pub(crate) fn finished(kind: &Kind, live: &Value, new: &Value) -> bool {
+    object::is_terminating(live)
+        && object::finalizers(new).is_empty()
+        && live["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && !(is(kind, "", "namespaces")
+            && new["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()))
+}

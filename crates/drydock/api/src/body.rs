@@ -1,0 +1,319 @@
+//! Request bodies: JSON, YAML and, for built-in kinds, protobuf, read into a `Value`.
+//!
+//! **Always holds:** a body is at most [`LIMIT`] bytes and no deeper than `serde_json` goes, so that
+//! nobody can exhaust memory or stack with one request. What is wrong with a body is said in the
+//! words of the real server.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use drydock_kinds::Kind;
+use drydock_schema::FieldErrorKind;
+use http::{HeaderMap, header};
+use http_body::Body;
+use http_body_util::{BodyExt, Limited};
+use serde_json::Value;
+
+use crate::{
+    failure::{Failure, GroupResource},
+    strict,
+};
+
+/// What the real server takes at most: twice etcd's own limit for one request.
+pub const LIMIT: usize = 3 * 1024 * 1024;
+
+/// The media types that bodies come in, for the message of a refusal.
+const READ: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// Bytes of a broken body that are shown in its error.
+const SHOWN: usize = 30;
+
+/// How a body is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MediaType {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+/// What becomes of unknown and duplicate fields (`fieldValidation`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// They are dropped.
+    Ignore,
+    /// They are dropped, and the client is told.
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+impl FieldValidation {
+    /// Reads the option; `kind` names the options in the error.
+    ///
+    /// # Errors
+    /// For any other word.
+    pub fn parse(text: Option<&str>, kind: &str) -> Result<Self, Failure> {
+        match text {
+            None | Some("Warn") => Ok(Self::Warn),
+            Some("Ignore") => Ok(Self::Ignore),
+            Some("Strict") => Ok(Self::Strict),
+            Some(other) => Err(unsupported_option(
+                kind,
+                "fieldValidation",
+                other.into(),
+                r#"supported values: "", "Ignore", "Strict", "Warn""#,
+            )),
+        }
+    }
+}
+
+/// An option's value that is none of the allowed ones.
+pub fn unsupported_option(kind: &str, field: &str, value: Value, supported: &str) -> Failure {
+    invalid_option(
+        kind,
+        drydock_schema::FieldError::new(FieldErrorKind::NotSupported, field, Some(value), supported),
+    )
+}
+
+/// An option that is not acceptable.
+pub fn invalid_option(kind: &str, error: drydock_schema::FieldError) -> Failure {
+    Failure::Invalid {
+        kind: GroupResource::new("meta.k8s.io", kind),
+        name: String::new(),
+        errors: vec![error],
+    }
+}
+
+/// A body, read but not yet held against a schema.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The object.
+    pub object: Value,
+    /// Paths of keys that occur twice, as `duplicate field "data.a"` shows them.
+    pub duplicates: Vec<String>,
+}
+
+/// Collects a body.
+///
+/// # Errors
+/// When it is larger than [`LIMIT`], or the client went away.
+pub async fn read<B>(body: B) -> Result<Bytes, Failure>
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, LIMIT).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Failure::TooLarge(LIMIT)),
+        Err(error) => Err(Failure::BadRequest(format!("the request's body could not be read: {error}"))),
+    }
+}
+
+/// The media type of a body, without its parameters.
+#[must_use]
+pub fn content_type(headers: &HeaderMap) -> &str {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
+}
+
+/// The media type of an object in a body.
+///
+/// # Errors
+/// When it is one that nobody reads.
+pub fn media_type(headers: &HeaderMap) -> Result<MediaType, Failure> {
+    match content_type(headers) {
+        "" | "application/json" | "*/*" => Ok(MediaType::Json),
+        "application/yaml" => Ok(MediaType::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(MediaType::Protobuf),
+        _ => Err(Failure::UnsupportedMediaType(READ)),
+    }
+}
+
+/// Reads an object that should be of `kind`, and checks that its type fits.
+///
+/// # Errors
+/// When it can't be read, or is of another type.
+pub fn decode(kind: &Kind, media: MediaType, bytes: &Bytes) -> Result<Decoded, Failure> {
+    let mut decoded =
+        parse(media, bytes).map_err(|why| unrecognized(&kind.kind, &why, bytes))?;
+    check_type(kind, &mut decoded.object, bytes)?;
+    Ok(decoded)
+}
+
+/// Reads an object of any type.
+///
+/// # Errors
+/// A sentence that says what is wrong with the body.
+pub fn parse(media: MediaType, bytes: &Bytes) -> Result<Decoded, String> {
+    let (object, duplicates) = match media {
+        MediaType::Json => {
+            strict::parse(bytes).map_err(|error| {
+                format!("couldn't get version/kind; json parse error: {}", go_words(&error, bytes))
+            })?
+        }
+        MediaType::Yaml => {
+            let text = std::str::from_utf8(bytes).map_err(|error| format!("yaml: {error}"))?;
+            let object: Value = serde_saphyr::from_str(text).map_err(|error| format!("yaml: {error}"))?;
+            (object, Vec::new())
+        }
+        MediaType::Protobuf => {
+            let object =
+                drydock_schema::protobuf::decode(bytes).map_err(|error| error.to_string())?;
+            (object, Vec::new())
+        }
+    };
+    if !object.is_object() {
+        let go = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+        return Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {go}",
+            type_word(&object)
+        ));
+    }
+    Ok(Decoded { object, duplicates })
+}
+
+/// What Go calls a JSON value's type.
+fn type_word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Fills a missing type in for built-in kinds; refuses one that does not fit.
+fn check_type(kind: &Kind, object: &mut Value, bytes: &Bytes) -> Result<(), Failure> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    let (version, name) = (text("apiVersion"), text("kind"));
+    let expected = kind.api_version();
+    if version == expected && name == *kind.kind {
+        return Ok(());
+    }
+    if kind.is_custom() {
+        return check_custom_type(kind, &version, &name, object, bytes);
+    }
+    if (version.is_empty() || version == expected) && (name.is_empty() || name == *kind.kind) {
+        object["apiVersion"] = expected.into();
+        object["kind"] = kind.kind.to_string().into();
+        return Ok(());
+    }
+    let short = |version: &str| version.rsplit('/').next().unwrap_or_default().to_owned();
+    let (group, bare) = version.rsplit_once('/').unwrap_or(("", &version));
+    let known = version.is_empty() || drydock_schema::builtin::definition_for(group, bare, &name).is_some();
+    let why = if known {
+        let package = |group: &str| if group.is_empty() { "core".to_owned() } else { group.split('.').next().unwrap_or_default().to_owned() };
+        format!(
+            "converting ({}.{name}) to ({}.{}): unknown conversion",
+            short(&version),
+            package(&kind.group),
+            kind.kind
+        )
+    } else {
+        format!("no kind {name:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\"")
+    };
+    Err(Failure::BadRequest(format!(
+        "{name} in version {:?} cannot be handled as a {}: {why}",
+        short(&version),
+        kind.kind
+    )))
+}
+
+fn check_custom_type(kind: &Kind, version: &str, name: &str, object: &Value, bytes: &Bytes) -> Result<(), Failure> {
+    if name.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{object}'");
+        return Err(unrecognized(&kind.kind, &why, bytes));
+    }
+    if version != kind.api_version() {
+        return Err(Failure::BadRequest(format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            kind.api_version()
+        )));
+    }
+    Err(Failure::Invalid {
+        kind: GroupResource::new(&*kind.group, name),
+        name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        errors: vec![drydock_schema::FieldError::invalid("kind", name, format!("must be {}", kind.kind))],
+    })
+}
+
+/// The refusal of a body whose type could not even be read.
+fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> Failure {
+    Failure::BadRequest(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({})",
+        summary(bytes)
+    ))
+}
+
+/// The beginning of a body, as errors show it.
+fn summary(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(SHOWN)];
+    let mut text = match shown.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }),
+    };
+    if bytes.len() > SHOWN {
+        text.push_str(" ...");
+    }
+    text
+}
+
+/// Refuses, or gives as warnings, what a body had too much of.
+///
+/// # Errors
+/// In strict mode, when there is anything.
+pub fn judge(
+    validation: FieldValidation,
+    kind: &Kind,
+    unknown: Vec<String>,
+    duplicates: Vec<String>,
+) -> Result<Vec<String>, Failure> {
+    if validation == FieldValidation::Ignore || (unknown.is_empty() && duplicates.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let findings: Vec<String> = unknown
+        .into_iter()
+        .map(|path| format!("unknown field {path:?}"))
+        .chain(duplicates.into_iter().map(|path| format!("duplicate field {path:?}")))
+        .collect();
+    if validation == FieldValidation::Warn {
+        return Ok(findings);
+    }
+    Err(Failure::BadRequest(format!(
+        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
+        kind.kind,
+        &*kind.version,
+        findings.join(", ")
+    )))
+}
+
+/// A parser's complaint in the words that Go's has for it.
+pub(crate) fn go_words(error: &serde_json::Error, bytes: &[u8]) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let text = error.to_string();
+    let line = bytes.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let offender = line.get(error.column().saturating_sub(1)).copied().unwrap_or(b' ') as char;
+    let place = match text.split(" at line").next().unwrap_or_default() {
+        "expected value" | "trailing comma" if offender == '}' => "looking for beginning of object key string",
+        "key must be a string" => "looking for beginning of object key string",
+        "expected value" | "trailing comma" => "looking for beginning of value",
+        "expected `,` or `}`" => "after object key:value pair",
+        "expected `,` or `]`" => "after array element",
+        "expected `:`" => "after object key",
+        "trailing characters" => "after top-level value",
+        "recursion limit exceeded" => return "exceeded max depth".to_owned(),
+        _ => return text,
+    };
+    format!("invalid character {offender:?} {place}")
+}

@@ -1,0 +1,80 @@
+//! What every cluster has before anybody asks for anything.
+
+use drydock_access::{RBAC_GROUP, bootstrap};
+use serde_json::{Value, json};
+
+use crate::{Api, failure::Failure};
+
+/// Why a cluster could not be begun.
+#[derive(Debug, thiserror::Error)]
+#[error("the object {object} that every cluster has could not be made: {failure}")]
+pub struct BootstrapError {
+    /// Which object.
+    object: String,
+    /// Why not.
+    failure: Failure,
+}
+
+impl Api {
+    /// Makes the namespaces, the default roles and bindings and the Service `kubernetes`, where they
+    /// are not there already. What somebody changed is left as it is.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub async fn bootstrap(&self) -> Result<(), BootstrapError> {
+        let namespaces = ["kube-system", "kube-public", "kube-node-lease", "default"].map(|name| {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            ("", "namespaces", namespace)
+        });
+        self.ensure_all(namespaces).await?;
+        let of = |plural, objects: Vec<Value>| objects.into_iter().map(move |object| (RBAC_GROUP, plural, object));
+        let rules = of("clusterroles", bootstrap::cluster_roles())
+            .chain(of("clusterrolebindings", bootstrap::cluster_role_bindings()))
+            .chain(of("roles", bootstrap::roles()))
+            .chain(of("rolebindings", bootstrap::role_bindings()));
+        self.ensure_all(rules).await?;
+        self.ensure("", "services", kubernetes_service()).await
+    }
+
+    /// Makes many objects at once, so that a store on disk writes them together.
+    async fn ensure_all(
+        &self,
+        objects: impl IntoIterator<Item = (&'static str, &'static str, Value)>,
+    ) -> Result<(), BootstrapError> {
+        let made = objects.into_iter().map(|(group, plural, object)| self.ensure(group, plural, object));
+        futures::future::try_join_all(made).await.map(|_| ())
+    }
+
+    async fn ensure(&self, group: &str, plural: &str, object: Value) -> Result<(), BootstrapError> {
+        let metadata = &object["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let key = drydock_store::Key::new(format!("{group}/{plural}"), namespace.as_str(), name.as_str());
+        if self.store().get(&key).is_some() {
+            return Ok(());
+        }
+        let Some(kind) = self.registry().find(group, "v1", plural) else { return Ok(()) };
+        self.create_as_system(&kind, object)
+            .await
+            .map_err(|failure| BootstrapError { object: key.to_string(), failure })
+    }
+}
+
+/// How Pods reach the API.
+fn kubernetes_service() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "10.96.0.1",
+            "sessionAffinity": "None",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+    })
+}

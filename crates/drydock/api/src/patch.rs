@@ -1,0 +1,282 @@
+//! `PATCH`: the four ways to change a part of an object.
+//!
+//! **Always holds:** a patch that names no `resourceVersion` is made again on the newer object when
+//! somebody else was faster.
+
+use drydock_merge::{
+    managed::{self, ApplyError},
+    patch::{self, PatchError},
+};
+use drydock_schema::FieldError;
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::{
+    body::{self, FieldValidation},
+    call::{Call, Outcome, untouched},
+    failure::{Cause, Failure},
+    object::{self, meta},
+    response::Answer,
+    strict,
+};
+
+/// How often an apply is tried when objects appear and vanish under it.
+const ATTEMPTS: usize = 16;
+
+/// A patch, read.
+pub(crate) enum Patch {
+    /// RFC 6902.
+    Json(Value),
+    /// RFC 7386.
+    Merge(Value),
+    /// Kubernetes' own, for built-in kinds.
+    Strategic(Value),
+    /// Server-side apply.
+    Apply(Value),
+}
+
+impl Patch {
+    /// Reads the body of a `PATCH`.
+    pub fn read(call: &Call<'_>, strategic: bool) -> Result<(Self, Vec<String>), Failure> {
+        let accepted = if strategic {
+            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+        } else {
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        };
+        let kind = body::content_type(call.headers);
+        let json = || -> Result<(Value, Vec<String>), Failure> {
+            strict::parse(&call.body)
+                .map_err(|error| Failure::BadRequest(format!("error decoding patch: {}", body::go_words(&error, &call.body))))
+        };
+        match kind {
+            "application/json-patch+json" => json().map(|(value, _)| (Self::Json(value), Vec::new())),
+            "application/merge-patch+json" => json().map(|(value, twice)| (Self::Merge(value), twice)),
+            "application/strategic-merge-patch+json" if strategic => {
+                json().map(|(value, twice)| (Self::Strategic(value), twice))
+            }
+            "application/apply-patch+yaml" => {
+                let parsed = drydock_schema::json::parse_yaml(&call.body)
+                    .map_err(|error| Failure::BadRequest(format!("error decoding YAML: {error}")))?;
+                Ok((Self::Apply(parsed.value), Vec::new()))
+            }
+            _ => Err(Failure::UnsupportedMediaType(accepted)),
+        }
+    }
+
+    /// The object with the patch carried out, for all but apply.
+    fn onto(&self, call: &Call<'_>, live: &Value) -> Result<Value, Failure> {
+        match self {
+            Self::Json(operations) => Ok(patch::json(live, operations)?),
+            Self::Merge(change) | Self::Apply(change) => {
+                patch::require_object(change)?;
+                Ok(patch::merge(live, change))
+            }
+            Self::Strategic(change) => Ok(patch::strategic(&call.kind.schema(), live, change)?),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// `PATCH` of an object, or of its status.
+    pub async fn patch(&self, subresource: Option<&str>) -> Result<Answer, Failure> {
+        let (patch, duplicates) = Patch::read(self, !self.kind.is_custom())?;
+        let validation = self.check_patch_options(&patch)?;
+        if let Patch::Apply(applied) = &patch {
+            return self.apply(applied, subresource).await;
+        }
+        let outcome = self
+            .update(subresource, |live| {
+                let patched = self.patched(&patch, live, duplicates.clone(), validation)?;
+                Ok(self.manage(Some(live), patched, subresource))
+            })
+            .await?;
+        self.show(StatusCode::OK, &outcome)
+    }
+
+    fn patched(
+        &self,
+        patch: &Patch,
+        live: &Value,
+        duplicates: Vec<String>,
+        validation: FieldValidation,
+    ) -> Result<Value, Failure> {
+        let mut patched = patch.onto(self, live)?;
+        self.check_patched_type(&patched)?;
+        self.warnings.lock().clear();
+        self.settle(&mut patched, duplicates, validation)?;
+        self.check_identity(&patched)?;
+        Ok(patched)
+    }
+
+    /// A patch can't make an object of another kind.
+    fn check_patched_type(&self, patched: &Value) -> Result<(), Failure> {
+        let same = |field: &str, own: &str| patched[field].as_str() == Some(own);
+        if same("kind", &self.kind.kind) && same("apiVersion", &self.kind.api_version()) {
+            return Ok(());
+        }
+        let text = |field: &str| patched[field].as_str().unwrap_or_default();
+        if text("apiVersion") != self.kind.api_version() {
+            return Err(Failure::BadRequest(format!(
+                "the API version in the data ({}) does not match the expected API version ({})",
+                text("apiVersion"),
+                self.kind.api_version()
+            )));
+        }
+        Err(Failure::Invalid {
+            kind: object::kind_of(&self.kind),
+            name: self.name().to_owned(),
+            errors: vec![FieldError::invalid("kind", text("kind"), format!("must be {}", self.kind.kind))],
+        })
+    }
+
+    /// The object in a body is the one that the path names.
+    pub fn check_identity(&self, object: &Value) -> Result<(), Failure> {
+        let name = meta(object, "name");
+        if name != self.name() {
+            if name.is_empty() {
+                return Err(Failure::BadRequest("name must be provided".into()));
+            }
+            return Err(Failure::BadRequest(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                self.name()
+            )));
+        }
+        let namespace = meta(object, "namespace");
+        if !namespace.is_empty() && namespace != self.namespace() {
+            return Err(Failure::BadRequest(format!(
+                "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
+                self.namespace()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks the options of a `PATCH`.
+    pub fn check_patch_options(&self, patch: &Patch) -> Result<FieldValidation, Failure> {
+        let validation = self.check_write_options("PatchOptions")?;
+        let refuse = |error| Err(body::invalid_option("PatchOptions", error));
+        match patch {
+            Patch::Apply(_) if self.options().field_manager.is_none() => {
+                refuse(FieldError::required("fieldManager", "is required for apply patch"))
+            }
+            Patch::Apply(_) => Ok(validation),
+            _ if self.options().force.is_some() => {
+                refuse(FieldError::forbidden("force", "may not be specified for non-apply patch"))
+            }
+            _ => Ok(validation),
+        }
+    }
+
+    async fn apply(&self, applied: &Value, subresource: Option<&str>) -> Result<Answer, Failure> {
+        self.check_applied(applied)?;
+        for _ in 0..ATTEMPTS {
+            let exists = self.api.store().get(&self.key()).is_some();
+            if !exists && subresource.is_some() {
+                return Err(self.not_found());
+            }
+            let result = if exists {
+                self.update(subresource, |live| self.merged(Some(live), applied, subresource)).await
+            } else {
+                self.apply_new(applied).await
+            };
+            match result {
+                Ok(outcome) => {
+                    let code = if exists { StatusCode::OK } else { StatusCode::CREATED };
+                    return self.show(code, &outcome);
+                }
+                Err(Failure::NotFound(..)) if exists => {}
+                Err(Failure::AlreadyExists { .. }) if !exists => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(self.conflict(crate::failure::OPTIMISTIC_LOCK))
+    }
+
+    async fn apply_new(&self, applied: &Value) -> Result<Outcome, Failure> {
+        let uid = meta(applied, "uid");
+        if !uid.is_empty() {
+            return Err(self.conflict(format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            )));
+        }
+        self.api.allow(&self.attributes("create"))?;
+        let merged = self.merged(None, applied, None)?;
+        self.create(merged, true).await
+    }
+
+    /// What was sent is an object of this kind and of this name.
+    fn check_applied(&self, applied: &Value) -> Result<(), Failure> {
+        if !applied.is_object() {
+            return Err(Failure::BadRequest("error decoding YAML: the body is not an object".into()));
+        }
+        let name = meta(applied, "name");
+        if !name.is_empty() && name != self.name() {
+            return Err(Failure::BadRequest(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                self.name()
+            )));
+        }
+        let namespace = meta(applied, "namespace");
+        if !namespace.is_empty() && namespace != self.namespace() {
+            return Err(Failure::BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The live object with the applied one merged in.
+    fn merged(&self, live: Option<&Value>, applied: &Value, subresource: Option<&str>) -> Result<Value, Failure> {
+        let schema = self.kind.schema();
+        let mut merged = managed::apply(managed::Apply {
+            schema: &schema,
+            live,
+            applied,
+            manager: &self.manager(),
+            api_version: &self.kind.api_version(),
+            subresource,
+            force: self.options().force == Some(true),
+            now: self.now,
+            ignore: &untouched(&self.kind, &schema, subresource),
+        })?;
+        self.kind.default(&mut merged);
+        if meta(&merged, "name").is_empty() {
+            object::meta_mut(&mut merged).insert("name".into(), self.name().into());
+        }
+        Ok(merged)
+    }
+}
+
+impl From<PatchError> for Failure {
+    fn from(error: PatchError) -> Self {
+        match error {
+            PatchError::BadRequest(message) => Self::BadRequest(message),
+            PatchError::Unprocessable(message) => Self::Unprocessable(message),
+            PatchError::TooLarge(message) => Self::Injected { code: 413, message },
+            PatchError::Internal(message) => Self::Unexpected(message),
+        }
+    }
+}
+
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        let message = error.to_string();
+        match error {
+            ApplyError::Conflicts(conflicts) => Self::ApplyConflict {
+                message,
+                causes: conflicts
+                    .iter()
+                    .map(|conflict| Cause {
+                        reason: "FieldManagerConflict".into(),
+                        message: conflict.cause(),
+                        field: conflict.path.to_string(),
+                    })
+                    .collect(),
+            },
+            ApplyError::BadRequest(message) => Self::BadRequest(message),
+            ApplyError::Invalid { .. } | ApplyError::InvalidLive { .. } | ApplyError::ManagedFields(_) => {
+                Self::Unexpected(message)
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The server itself: what it holds, and the way of a request through it.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use drydock_access::{Identity, Policy, Tokens};
+use drydock_kinds::{Kind, Registry};
+use drydock_store::{Store, Stored};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http_body::Body;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::{
+    accept,
+    admission::{self, Addresses},
+    auth::{Caller, PolicyCache},
+    body,
+    call::{self, Call},
+    definitions::{self, Installed},
+    failure::Failure,
+    hooks::{After, Before, Interceptor, LogEntry, RequestLog, Seen},
+    object,
+    paths::Documents,
+    request::{self, RequestInfo},
+    response::{self, Answer, Cut, ResponseBody},
+};
+
+/// The version of Kubernetes whose behaviour this is.
+pub const VERSION: &str = "v1.34.11+drydock";
+
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What a server is made of, beside its store.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Who is known by which token.
+    pub tokens: Arc<Tokens>,
+    /// Who may interfere with requests.
+    pub interceptor: Option<Arc<dyn Interceptor>>,
+    /// Where requests are kept.
+    pub log: Arc<RequestLog>,
+}
+
+impl Options {
+    /// The clock of the machine, no interference, no log.
+    #[must_use]
+    pub fn new(tokens: Arc<Tokens>) -> Self {
+        Self {
+            clock: Arc::new(Timestamp::now),
+            tokens,
+            interceptor: None,
+            log: Arc::new(RequestLog::new(0)),
+        }
+    }
+}
+
+/// A Kubernetes API over a store; clones share it.
+#[derive(Clone)]
+pub struct Api(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    registry: Registry,
+    options: Options,
+    policy: PolicyCache,
+    addresses: Addresses,
+    installed: Installed,
+    ending: Mutex<BTreeSet<String>>,
+    documents: Documents,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").field("store", &self.0.store).finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    /// A server over `store`. What its definitions define is served at once; see
+    /// [`Api::bootstrap`] for what else an empty store needs.
+    ///
+    /// Must be called in a Tokio runtime: a definition that was being deleted when the store was left
+    /// is cleaned up in the background.
+    #[must_use]
+    pub fn new(store: Store, options: Options) -> Self {
+        let api = Self(Arc::new(Inner {
+            store,
+            registry: Registry::builtin(),
+            options,
+            policy: PolicyCache::default(),
+            addresses: Addresses::default(),
+            installed: Installed::default(),
+            ending: Mutex::default(),
+            documents: Documents::default(),
+        }));
+        api.restore_definitions();
+        api
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// The kinds that are served.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// The requests that were answered.
+    #[must_use]
+    pub fn requests(&self) -> &Arc<RequestLog> {
+        &self.0.options.log
+    }
+
+    /// The tokens that are known.
+    #[must_use]
+    pub fn tokens(&self) -> &Tokens {
+        &self.0.options.tokens
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.0.options.clock.clone()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.0.options.clock)()
+    }
+
+    pub(crate) fn interceptor(&self) -> Option<Arc<dyn Interceptor>> {
+        self.0.options.interceptor.clone()
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.0.policy.get(&self.0.store)
+    }
+
+    pub(crate) fn addresses(&self) -> &Addresses {
+        &self.0.addresses
+    }
+
+    pub(crate) fn installed(&self) -> &Installed {
+        &self.0.installed
+    }
+
+    pub(crate) fn ending(&self) -> &Mutex<BTreeSet<String>> {
+        &self.0.ending
+    }
+
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.0.documents
+    }
+
+    /// An object was stored or removed: what is derived from it follows.
+    pub(crate) async fn written(&self, kind: &Kind, stored: &Arc<Stored>, removed: bool) {
+        if admission::is(kind, definitions::GROUP, definitions::PLURAL) {
+            if removed {
+                self.definition_removed(stored);
+            } else {
+                self.definition_written(kind, stored).await;
+            }
+        } else if removed
+            && admission::is(kind, "", "services")
+            && let Ok(service) = object::read_stored(stored)
+        {
+            self.addresses().release(&service);
+        }
+    }
+
+    /// Answers a request.
+    ///
+    /// An answer that carries [`Cut`] among its extensions is none: whoever serves the connection
+    /// closes it without a word.
+    pub async fn handle<B>(&self, request: Request<B>, caller: Caller) -> Response<ResponseBody>
+    where
+        B: Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let info = match request::parse(&parts.method, &parts.uri) {
+            Ok(info) => info,
+            Err(failure) => return response::failure(&failure, accept),
+        };
+        let mut received = 0;
+        let identity = self.identify(&caller, &info, &parts.headers, self.now());
+        let user = identity.as_ref().map(|identity| identity.username.clone()).unwrap_or_default();
+        let seen = Seen { info: &info, user: &user, user_agent: call::user_agent(&parts.headers) };
+        let result = match identity {
+            Err(failure) => Err(failure),
+            Ok(identity) => self.allowed(&info, &parts.headers, &identity, seen, body, &mut received).await,
+        };
+        let mut answer = match result {
+            Ok(Some(answer)) => answer,
+            Ok(None) => cut(),
+            Err(failure) => response::failure(&failure, accept),
+        };
+        answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        let answer = response::compress(answer, &parts.headers);
+        self.record(seen, &answer, received);
+        answer
+    }
+
+    /// The way of a request whose caller is known; `None` when the connection is to be cut.
+    async fn allowed<B>(
+        &self,
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        identity: &Identity,
+        seen: Seen<'_>,
+        body: B,
+        received: &mut usize,
+    ) -> Result<Option<Answer>, Failure>
+    where
+        B: Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.authorize(identity, info)?;
+        let body = body::read(body).await?;
+        *received = body.len();
+        let interceptor = self.0.options.interceptor.as_ref();
+        if let Some(interceptor) = interceptor {
+            match interceptor.before(seen).await {
+                Before::Proceed => {}
+                Before::Fail { code, message } => return Err(Failure::Injected { code, message }),
+                Before::Cut => return Ok(None),
+            }
+        }
+        let result = self.route(info, headers, identity, body).await;
+        if let Some(interceptor) = interceptor {
+            let status = match &result {
+                Ok(answer) => answer.status().as_u16(),
+                Err(failure) => failure.code().as_u16(),
+            };
+            match interceptor.after(seen, status).await {
+                After::Deliver => {}
+                After::Fail { code, message } => return Err(Failure::Injected { code, message }),
+                After::Cut => return Ok(None),
+            }
+        }
+        result.map(Some)
+    }
+
+    async fn route(
+        &self,
+        info: &RequestInfo,
+        headers: &HeaderMap,
+        identity: &Identity,
+        body: Bytes,
+    ) -> Result<Answer, Failure> {
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let Some(path) = &info.resource else { return self.path(info, accept, headers) };
+        let accept = accept::negotiate(accept)?;
+        let Some(kind) = self.registry().find(&path.group, &path.version, &path.resource) else {
+            return Err(self.unknown(&path.group, &path.version));
+        };
+        if path.namespace.is_some() && path.object_namespace().is_some() && !kind.namespaced {
+            return Err(self.unknown(&path.group, &path.version));
+        }
+        let call = Call {
+            api: self,
+            info,
+            path,
+            kind,
+            identity,
+            headers,
+            body,
+            accept,
+            now: self.now(),
+            warnings: Mutex::default(),
+        };
+        let mut result = call.answer().await;
+        let warnings = call.warnings.into_inner();
+        match &mut result {
+            Ok(answer) => response::warn(answer, warnings.iter().map(String::as_str)),
+            Err(_) if warnings.is_empty() => {}
+            Err(failure) => {
+                let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+                let mut answer = response::failure(failure, accept);
+                response::warn(&mut answer, warnings.iter().map(String::as_str));
+                return Ok(answer);
+            }
+        }
+        result
+    }
+
+    /// No such resource: said as a `Status` within a built-in group, as plain text elsewhere.
+    fn unknown(&self, group: &str, version: &str) -> Failure {
+        let builtin = self.registry().of(group, version).iter().any(|kind| !kind.is_custom());
+        if builtin { Failure::NoSuchResource } else { Failure::UnknownPath }
+    }
+
+    fn record(&self, seen: Seen<'_>, answer: &Answer, received: usize) {
+        self.requests().add(|number| {
+            let info = seen.info;
+            let path = info.resource.as_ref();
+            let resource = path.map(|path| match &path.subresource {
+                None => format!("{}/{}", path.group, path.resource),
+                Some(sub) => format!("{}/{}/{sub}", path.group, path.resource),
+            });
+            let status = if answer.extensions().get::<Cut>().is_some() { 0 } else { answer.status().as_u16() };
+            LogEntry {
+                number,
+                at: self.now(),
+                method: info.method.clone(),
+                path: info.path.clone(),
+                query: info.query.clone(),
+                verb: info.verb,
+                resource: resource.unwrap_or_default(),
+                namespace: path.and_then(|path| path.namespace.clone()).unwrap_or_default(),
+                name: path.and_then(|path| path.name.clone()).unwrap_or_default(),
+                user: seen.user.to_owned(),
+                user_agent: seen.user_agent.to_owned(),
+                status,
+                received,
+                sent: answer.body().bytes().map_or(0, Bytes::len),
+            }
+        });
+    }
+}
+
+/// The answer that is none.
+fn cut() -> Answer {
+    let mut answer = Response::new(ResponseBody::empty());
+    answer.extensions_mut().insert(Cut);
+    answer
+}

@@ -1,0 +1,360 @@
+//! Watches: a stream of events, each a line of JSON.
+//!
+//! **Guarantees.** Every change of a selected object after the starting revision is sent once, in
+//! order. An object that begins or ceases to be selected is `ADDED` or `DELETED`. A watch that can't
+//! go on because its revision is gone says so with an `ERROR` event of code 410 and ends.
+//!
+//! **Caveats.** Events that are ready together are sent together; nothing waits to fill a buffer.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use drydock_kinds::{Kind, table};
+use drydock_store::{Event, EventKind, Page, Range, Revision, Store, Stored};
+use futures::{FutureExt, StreamExt, stream};
+use http::{HeaderValue, Response, header};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    accept::{Accept, Shape},
+    failure::Failure,
+    hooks::{Interceptor, OnEvent, Seen},
+    list,
+    present::{View, written},
+    request::{Options, RequestInfo},
+    response::{Answer, Cut, ResponseBody},
+    select::Selection,
+};
+
+/// How long a watch lasts when the client doesn't say: between this and twice this, so that watches
+/// which began together don't end together.
+const MIN_TIMEOUT: Duration = Duration::from_secs(1800);
+
+/// Bookmarks come about once a minute, as clients expect.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// At most that many events in one piece of the body.
+const BATCH: usize = 256;
+
+/// The annotation of the bookmark that ends the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What a watch needs of the server and the request.
+pub struct Context {
+    /// Where objects come from.
+    pub store: Store,
+    /// The kind, in the version asked for.
+    pub kind: Arc<Kind>,
+    /// The namespace of the path.
+    pub namespace: Option<String>,
+    /// Objects that were written later have the defaults of the present schema.
+    pub fresh: Option<Revision>,
+    /// The form asked for.
+    pub accept: Accept,
+    /// The clock.
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The request itself.
+    pub info: RequestInfo,
+    /// Who asks.
+    pub user: String,
+    /// With which program.
+    pub user_agent: String,
+    /// Who may interfere.
+    pub interceptor: Option<Arc<dyn Interceptor>>,
+}
+
+/// What is to be sent.
+enum Line {
+    Object(&'static str, Arc<Stored>, Option<u64>),
+    Bookmark(Revision, bool),
+    Error(Failure),
+}
+
+struct Follow {
+    context: Context,
+    include: table::Include,
+    selection: Selection,
+    watch: Option<drydock_store::Watch>,
+    queue: VecDeque<Line>,
+    sent: u64,
+    headers_sent: bool,
+    bookmark: Option<Instant>,
+    deadline: Instant,
+}
+
+/// Starts a watch.
+///
+/// # Errors
+/// For options that don't fit.
+pub fn watch(context: Context) -> Result<Answer, Failure> {
+    let options = context.info.options.clone();
+    list::check_options(&options)?;
+    let selection = Selection::parse(&options, &context.kind)?;
+    let wanted = list::revision(&options)?;
+    if options.send_initial_events == Some(true) {
+        list::not_in_the_future(&context.store, wanted)?;
+    }
+    let include = View::new(&context.kind, &context.accept, &options, Timestamp::UNIX_EPOCH, None)?.include;
+    let now = Instant::now();
+    let mut follow = Follow {
+        include,
+        selection,
+        watch: None,
+        queue: VecDeque::new(),
+        sent: 0,
+        headers_sent: false,
+        bookmark: options.bookmarks.then(|| now + jittered(BOOKMARK_EVERY, 4)),
+        deadline: now + options.timeout_seconds.map_or_else(|| jittered(MIN_TIMEOUT, 1), Duration::from_secs),
+        context,
+    };
+    follow.start(&options, wanted);
+    let pieces = stream::unfold(Some(follow), |follow| async move {
+        let mut follow = follow?;
+        match follow.next_piece().await {
+            Piece::Bytes(bytes) => Some((Ok(bytes), Some(follow))),
+            Piece::Last(bytes) => Some((Ok(bytes), None)),
+            Piece::Cut => Some((Err(Cut), None)),
+            Piece::End => None,
+        }
+    });
+    let mut answer = Response::new(ResponseBody::stream(pieces));
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(answer)
+}
+
+/// `base` and up to `base / part` more.
+fn jittered(base: Duration, part: u32) -> Duration {
+    let mut bytes = [0; 2];
+    let share = getrandom::fill(&mut bytes).map_or(0.5, |()| f64::from(u16::from_le_bytes(bytes)) / 65536.0);
+    base + (base / part).mul_f64(share)
+}
+
+/// A piece of the body.
+enum Piece {
+    Bytes(Bytes),
+    Last(Bytes),
+    Cut,
+    End,
+}
+
+impl Follow {
+    /// Puts what there is at the beginning into the queue, and starts to listen.
+    fn start(&mut self, options: &Options, wanted: u64) {
+        let namespace = self.context.namespace.as_deref().or_else(|| self.selection.namespace());
+        let range = Range {
+            resource: self.context.kind.resource_key(),
+            namespace: namespace.filter(|_| self.context.kind.namespaced).map(Arc::from),
+        };
+        let initial = options.send_initial_events.unwrap_or(wanted == 0);
+        let from = if initial {
+            let Ok(listing) = self.context.store.list(&range, Page::default()) else {
+                return self.queue.push_back(Line::Error(self.too_old(Revision(wanted))));
+            };
+            let selected = listing.items.into_iter().filter(|item| self.selection.matches(item));
+            self.queue = selected.map(|item| Line::Object("ADDED", item, None)).collect();
+            if options.send_initial_events == Some(true) && options.bookmarks {
+                self.queue.push_back(Line::Bookmark(listing.revision, true));
+            }
+            listing.revision
+        } else if wanted == 0 {
+            self.context.store.revision()
+        } else {
+            Revision(wanted)
+        };
+        match self.context.store.watch(range, from) {
+            Ok(watch) => self.watch = Some(watch),
+            Err(_) => {
+                self.queue.clear();
+                self.queue.push_back(Line::Error(self.too_old(from)));
+            }
+        }
+    }
+
+    fn too_old(&self, at: Revision) -> Failure {
+        Failure::Expired(format!("too old resource version: {at} ({})", self.context.store.oldest()))
+    }
+
+    async fn next_piece(&mut self) -> Piece {
+        if self.queue.is_empty() && !self.fill().await {
+            return Piece::End;
+        }
+        let mut out = Vec::with_capacity(1024);
+        let mut count = 0;
+        while count < BATCH
+            && let Some(line) = self.queue.pop_front()
+        {
+            count += 1;
+            self.sent += 1;
+            match self.ask().await {
+                OnEvent::Deliver => {}
+                OnEvent::End => return Piece::End,
+                OnEvent::Cut => return Piece::Cut,
+                OnEvent::Expire => {
+                    self.write(&mut out, Line::Error(self.too_old(Revision(0))));
+                    return Piece::Last(out.into());
+                }
+            }
+            let last = matches!(line, Line::Error(_));
+            self.write(&mut out, line);
+            if last {
+                return Piece::Last(out.into());
+            }
+            if self.context.interceptor.as_ref().is_some_and(|asked| asked.follows_watches()) {
+                break;
+            }
+        }
+        Piece::Bytes(out.into())
+    }
+
+    async fn ask(&self) -> OnEvent {
+        let context = &self.context;
+        match &context.interceptor {
+            Some(interceptor) if interceptor.follows_watches() => {
+                let seen = Seen { info: &context.info, user: &context.user, user_agent: &context.user_agent };
+                interceptor.event(seen, self.sent).await
+            }
+            _ => OnEvent::Deliver,
+        }
+    }
+
+    /// Waits for something to send; false when there will be nothing any more.
+    async fn fill(&mut self) -> bool {
+        while self.queue.is_empty() {
+            let Some(mut watch) = self.watch.take() else { return false };
+            let bookmark = self.bookmark;
+            let bookmarked = async {
+                match bookmark {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                next = watch.next() => {
+                    if !self.take(next) {
+                        return !self.queue.is_empty();
+                    }
+                    while self.queue.len() < BATCH
+                        && let Some(next) = watch.next().now_or_never()
+                    {
+                        if !self.take(next) {
+                            return !self.queue.is_empty();
+                        }
+                    }
+                }
+                () = bookmarked => {
+                    self.bookmark = Some(Instant::now() + jittered(BOOKMARK_EVERY, 4));
+                    self.queue.push_back(Line::Bookmark(watch.progress(), false));
+                }
+                () = tokio::time::sleep_until(self.deadline) => return false,
+            }
+            self.watch = Some(watch);
+        }
+        true
+    }
+
+    /// Takes one event in; false when there will be no more.
+    fn take(&mut self, next: Option<Result<Arc<Event>, drydock_store::Lagged>>) -> bool {
+        match next {
+            None => false,
+            Some(Err(lagged)) => {
+                self.queue.push_back(Line::Error(self.too_old(lagged.at)));
+                false
+            }
+            Some(Ok(event)) => {
+                self.queue.extend(self.line(&event));
+                true
+            }
+        }
+    }
+
+    /// What an event is to somebody who sees only what is selected.
+    fn line(&self, event: &Event) -> Option<Line> {
+        let all = self.selection.is_all();
+        let before = event.previous.as_ref().filter(|previous| all || self.selection.matches(previous));
+        let after = event.kind != EventKind::Deleted && (all || self.selection.matches(&event.object));
+        match (before, after) {
+            (None, true) => Some(Line::Object("ADDED", event.object.clone(), None)),
+            (Some(_), true) => Some(Line::Object("MODIFIED", event.object.clone(), None)),
+            (Some(_), false) if event.kind == EventKind::Deleted => {
+                Some(Line::Object("DELETED", event.object.clone(), None))
+            }
+            (Some(previous), false) => {
+                Some(Line::Object("DELETED", previous.clone(), Some(event.revision.0)))
+            }
+            (None, false) => None,
+        }
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>, line: Line) {
+        let (word, object) = match line {
+            Line::Object(word, stored, version) => match self.object(&stored, version) {
+                Ok(object) => (word, object),
+                Err(failure) => ("ERROR", written(&failure.status())),
+            },
+            Line::Bookmark(revision, initial) => ("BOOKMARK", self.bookmark_object(revision, initial)),
+            Line::Error(failure) => ("ERROR", written(&failure.status())),
+        };
+        out.extend_from_slice(br#"{"type":""#);
+        out.extend_from_slice(word.as_bytes());
+        out.extend_from_slice(br#"","object":"#);
+        out.extend_from_slice(&object);
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn object(&mut self, stored: &Stored, version: Option<u64>) -> Result<Bytes, Failure> {
+        let bytes = self.view().event_object(stored, version)?;
+        if self.context.accept.shape != Shape::Table {
+            return Ok(bytes);
+        }
+        Ok(self.without_repeated_headers(bytes))
+    }
+
+    /// The columns of a table are described once per watch.
+    fn without_repeated_headers(&mut self, table: Bytes) -> Bytes {
+        if !std::mem::replace(&mut self.headers_sent, true) {
+            return table;
+        }
+        let Ok(mut table) = serde_json::from_slice::<Value>(&table) else { return table };
+        table["columnDefinitions"] = Value::Null;
+        written(&table)
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            kind: &self.context.kind,
+            accept: &self.context.accept,
+            include: self.include,
+            now: (self.context.clock)(),
+            fresh: self.context.fresh,
+        }
+    }
+
+    fn bookmark_object(&mut self, revision: Revision, initial: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if initial {
+            metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
+        }
+        let kind = &self.context.kind;
+        let plain = json!({"kind": &*kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
+        let partial = || {
+            let version = format!("meta.k8s.io/{}", self.context.accept.version);
+            json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+        };
+        match self.context.accept.shape {
+            Shape::Whole | Shape::Discovery => written(&plain),
+            Shape::Metadata => written(&partial()),
+            Shape::Table => {
+                let position = json!({"resourceVersion": revision.to_string()});
+                let mut table =
+                    table::render(kind, &[&plain], position, (self.context.clock)(), self.include);
+                if let Some(row) = table["rows"].as_array_mut().and_then(|rows| rows.first_mut()) {
+                    row["object"] = partial();
+                }
+                self.without_repeated_headers(written(&table))
+            }
+        }
+    }
+}

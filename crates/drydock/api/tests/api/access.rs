@@ -1,0 +1,73 @@
+//! Who may do what.
+
+use drydock_access::Identity;
+use drydock_api::Caller;
+use serde_json::json;
+
+use crate::cluster::{Cluster, config_map};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test]
+async fn nobody_reads_anything_but_health_and_version_without_a_token() {
+    let cluster = Cluster::new().await.by(Caller::Bearer);
+    for path in ["/healthz", "/livez", "/readyz", "/readyz?verbose", "/version"] {
+        let (code, _) = cluster.ask(&format!("GET {path}"), "").await;
+        assert_eq!(code, 200, "{path}");
+    }
+    for path in ["/", "/api", "/apis", "/api/v1/pods", "/openapi/v3", "/metrics"] {
+        cluster.check(&format!("GET {path}"), "", "401 Unauthorized: Unauthorized").await;
+    }
+    cluster.check("GET /version\nAuthorization: Bearer wrong", "", "401 Unauthorized: Unauthorized").await;
+    cluster.check(&format!("GET {MAPS}\nAuthorization: Bearer admin-token"), "", "200 ConfigMapList []").await;
+}
+
+#[tokio::test]
+async fn roles_are_enforced() {
+    let cluster = Cluster::new().await;
+    let jane = cluster.by(Caller::Trusted(Identity::user("jane", ["devs"])));
+    jane.check(&format!("GET {MAPS}"), "", r#"403 Forbidden: configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace "default""#).await;
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "view"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "devs"}]});
+    cluster.must("POST /apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", binding).await;
+    jane.check(&format!("GET {MAPS}"), "", "200 ConfigMapList []").await;
+    jane.check(&format!("POST {MAPS}"), &config_map("a", json!({})), r#"403 Forbidden: configmaps is forbidden: User "jane" cannot create resource "configmaps" in API group "" in the namespace "default""#).await;
+    jane.check("GET /api/v1/configmaps", "", r#"403 Forbidden: configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" at the cluster scope"#).await;
+}
+
+#[tokio::test]
+async fn a_service_account_asks_with_its_token_and_an_administrator_in_its_name() {
+    let cluster = Cluster::new().await;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}});
+    cluster.must("POST /api/v1/namespaces/default/serviceaccounts", account).await;
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let answer = cluster.must("POST /api/v1/namespaces/default/serviceaccounts/sa/token", request).await;
+    let token = answer["status"]["token"].as_str().unwrap();
+    let bearer = cluster.by(Caller::Bearer);
+    bearer.check(&format!("GET {MAPS}\nAuthorization: Bearer {token}"), "", r#"403 Forbidden: configmaps is forbidden: User "system:serviceaccount:default:sa" cannot list resource "configmaps" in API group "" in the namespace "default""#).await;
+    cluster.check(&format!("GET {MAPS}\nImpersonate-User: jane"), "", r#"403 Forbidden: configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace "default""#).await;
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}}});
+    let line = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    assert_eq!(cluster.must(line, review.clone()).await["status"]["allowed"], true);
+    let answer = bearer.must(&format!("{line}\nAuthorization: Bearer {token}"), review).await;
+    assert_eq!(answer["status"]["allowed"], false);
+}
+
+#[tokio::test]
+async fn nobody_grants_what_they_do_not_hold() {
+    let cluster = Cluster::new().await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "admin"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]});
+    cluster.must(&format!("POST {rbac}/rolebindings"), binding).await;
+    let jane = cluster.by(Caller::Trusted(Identity::user("jane", ["devs"])));
+    let role = |resource: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": resource},
+        "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]});
+    jane.must(&format!("POST {rbac}/roles"), role("pods")).await;
+    let (code, refused) = jane.ask(&format!("POST {rbac}/roles"), role("nodes").to_string()).await;
+    assert_eq!(code, 403);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with(r#"roles.rbac.authorization.k8s.io "nodes" is forbidden: user "jane" (groups=["devs" "system:authenticated"]) is attempting to grant RBAC permissions not currently held"#), "{message}");
+}

@@ -1,0 +1,158 @@
+//! Creating, reading, updating and deleting.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, config_map};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test]
+async fn an_object_is_created_read_updated_and_deleted() {
+    let cluster = Cluster::new().await;
+    cluster.check(&format!("GET {MAPS}/a"), "", r#"404 NotFound: configmaps "a" not found"#).await;
+    cluster.check(&format!("POST {MAPS}"), &config_map("a", json!({"x": "1"})), "201 ConfigMap default/a").await;
+    cluster
+        .check(
+            &format!("POST {MAPS}"),
+            &config_map("a", json!({})),
+            r#"409 AlreadyExists: configmaps "a" already exists"#,
+        )
+        .await;
+    let created = cluster.get(&format!("{MAPS}/a")).await;
+    assert_eq!(created["data"], json!({"x": "1"}));
+    assert_eq!(created["apiVersion"], "v1");
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        assert!(created["metadata"][field].is_string(), "{field}: {created}");
+    }
+    assert_eq!(created["metadata"]["managedFields"][0]["manager"], "test");
+
+    let mut changed = created.clone();
+    changed["data"]["x"] = "2".into();
+    let updated = cluster.must(&format!("PUT {MAPS}/a"), changed.clone()).await;
+    assert_eq!(updated["data"]["x"], "2");
+    assert_eq!(updated["metadata"]["uid"], created["metadata"]["uid"]);
+    cluster
+        .check(
+            &format!("PUT {MAPS}/a"),
+            &changed.to_string(),
+            r#"409 Conflict: Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes to the latest version and try again"#,
+        )
+        .await;
+    cluster.check(&format!("PATCH {MAPS}/a"), r#"{"data":{"y":"3","x":null}}"#, "200 ConfigMap default/a").await;
+    assert_eq!(cluster.get(&format!("{MAPS}/a")).await["data"], json!({"y": "3"}));
+    cluster.check(&format!("DELETE {MAPS}/a"), "", "200 Success a").await;
+    cluster.check(&format!("DELETE {MAPS}/a"), "", r#"404 NotFound: configmaps "a" not found"#).await;
+}
+
+#[tokio::test]
+async fn an_update_that_changes_nothing_writes_nothing() {
+    let cluster = Cluster::new().await;
+    let created: Value =
+        serde_json::from_str(&config_map("a", json!({"x": "1"}))).unwrap();
+    let created = cluster.must(&format!("POST {MAPS}"), created).await;
+    let same = cluster.must(&format!("PUT {MAPS}/a"), created.clone()).await;
+    assert_eq!(same, created);
+    let patched = cluster.must(&format!("PATCH {MAPS}/a"), json!({"data": {"x": "1"}})).await;
+    assert_eq!(patched["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_stores_nothing() {
+    let cluster = Cluster::new().await;
+    let before = cluster.api.store().revision();
+    cluster
+        .check(&format!("POST {MAPS}?dryRun=All"), &config_map("a", json!({})), "201 ConfigMap default/a")
+        .await;
+    assert_eq!(cluster.api.store().revision(), before);
+    cluster
+        .check(
+            &format!("POST {MAPS}?dryRun=Some"),
+            &config_map("a", json!({})),
+            r#"422 Invalid: CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All""#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn names_are_generated() {
+    let cluster = Cluster::new().await;
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}});
+    let one = cluster.must(&format!("POST {MAPS}"), body.clone()).await;
+    let two = cluster.must(&format!("POST {MAPS}"), body).await;
+    let name = one["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("x-") && name.len() == 7, "{name}");
+    assert_ne!(one["metadata"]["name"], two["metadata"]["name"]);
+}
+
+#[tokio::test]
+async fn bad_bodies_are_refused_in_kubernetes_words() {
+    let cluster = Cluster::new().await;
+    let post = format!("POST {MAPS}");
+    for (body, expected) in [
+        ("{", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({)"),
+        ("", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"),
+        ("{}", r#"422 Invalid: ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required"#),
+        (r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#, r#"400 BadRequest: Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion"#),
+        (r#"{"kind":"ConfigMap","apiVersion":"v2","metadata":{"name":"a"}}"#, r#"400 BadRequest: ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:110""#),
+        (r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"b"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
+        (r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"3"}}"#, "500 : resourceVersion should not be set on objects to be created"),
+    ] {
+        cluster.check(&post, body, expected).await;
+    }
+    let strict = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","foo":1},"bar":{"a":1},"data":{"a":"b","a":"c"}}"#;
+    cluster
+        .check(
+            &format!("POST {MAPS}?fieldValidation=Strict"),
+            strict,
+            r#"400 BadRequest: ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "metadata.foo", unknown field "bar", duplicate field "data.a""#,
+        )
+        .await;
+    let answer = cluster.send(&post, strict).await;
+    let warnings: Vec<_> = answer.headers().get_all("warning").iter().map(|w| w.to_str().unwrap()).collect();
+    assert_eq!(
+        warnings,
+        [
+            r#"299 - "unknown field \"metadata.foo\"""#,
+            r#"299 - "unknown field \"bar\"""#,
+            r#"299 - "duplicate field \"data.a\"""#
+        ]
+    );
+    cluster
+        .check(
+            &format!("{post}\nContent-Type: text/plain"),
+            "x",
+            "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )
+        .await;
+    let large = config_map("large", json!({"x": "x".repeat(3 << 20)}));
+    cluster
+        .check(&post, &large, "413 RequestEntityTooLarge: Request entity too large: limit is 3145728")
+        .await;
+}
+
+#[tokio::test]
+async fn yaml_is_read_and_written() {
+    let cluster = Cluster::new().await;
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: \"1\"\n";
+    cluster
+        .check(&format!("POST {MAPS}\nContent-Type: application/yaml"), yaml, "201 ConfigMap default/a")
+        .await;
+    let (_, text) = cluster.ask(&format!("GET {MAPS}/a\nAccept: application/yaml"), "").await;
+    assert!(text.as_str().unwrap().contains("kind: ConfigMap"), "{text}");
+}
+
+#[tokio::test]
+async fn unknown_paths_are_not_found() {
+    let cluster = Cluster::new().await;
+    cluster.check("GET /apis/nope/v1/nope", "", "404 404 page not found").await;
+    cluster
+        .check("GET /api/v1/nope", "", "404 NotFound: the server could not find the requested resource")
+        .await;
+    cluster
+        .check(
+            "POST /api/v1/namespaces/nope/configmaps",
+            &config_map("a", json!({})),
+            r#"404 NotFound: namespaces "nope" not found"#,
+        )
+        .await;
+}

@@ -1,0 +1,237 @@
+//! Plays a case against an API server.
+
+use std::time::{Duration, Instant};
+
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::{Body, Client};
+use serde_json::Value;
+
+use crate::{Case, Normaliser, Step};
+
+/// How long `until` waits. A real cluster's controllers take a second or two on a small machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often `until` asks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An answer that is not the recorded one.
+#[derive(Debug)]
+pub struct Mismatch {
+    /// The step's name.
+    pub step: String,
+    /// What was recorded, and what came, as a line diff.
+    pub diff: String,
+}
+
+/// A step that got no answer at all.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The request could not be made or sent.
+    #[error("step {step:?}: no answer")]
+    Request {
+        /// The step's name.
+        step: String,
+        /// What the client says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The answer never had what `until` waits for.
+    #[error("step {step:?}: still not as awaited after {PATIENCE:?}; last answer:\n{last}")]
+    Patience {
+        /// The step's name.
+        step: String,
+        /// The last answer, normalised.
+        last: String,
+    },
+}
+
+/// Runs a case and returns the steps whose answers differ from the recorded ones.
+///
+/// `word` makes the names of this run its own: lower case letters and digits.
+///
+/// # Errors
+/// When a request can't be made, or what a step waits for never comes.
+pub async fn play(client: &Client, case: &Case, word: &str) -> Result<Vec<Mismatch>, PlayError> {
+    let answers = record(client, case, word).await?;
+    let differing = case.steps.iter().zip(&answers.steps).filter(|(was, is)| was.expected != is.expected);
+    Ok(differing
+        .map(|(was, is)| Mismatch {
+            step: was.name.clone(),
+            diff: similar::TextDiff::from_lines(&was.expected, &is.expected)
+                .unified_diff()
+                .header("recorded", "answered")
+                .to_string(),
+        })
+        .collect())
+}
+
+/// Runs a case and returns it with the answers that came.
+///
+/// # Errors
+/// As [`play`].
+pub async fn record(client: &Client, case: &Case, word: &str) -> Result<Case, PlayError> {
+    let namespace = format!("conformance-{word}");
+    let id = format!("id{word}");
+    let mut run = Run {
+        client,
+        normaliser: Normaliser::new(vec![
+            (namespace.clone(), "{ns}".to_owned()),
+            (id.clone(), "{id}".to_owned()),
+        ]),
+        namespace,
+        id,
+        remembered: Vec::new(),
+    };
+    run.open().await?;
+    let mut recorded = case.clone();
+    let mut outcome = Ok(());
+    for step in &mut recorded.steps {
+        match run.step(step).await {
+            Ok(answer) => step.expected = answer,
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+    }
+    run.close().await?;
+    outcome.map(|()| recorded)
+}
+
+struct Run<'a> {
+    client: &'a Client,
+    namespace: String,
+    id: String,
+    normaliser: Normaliser,
+    /// `{rv:N}` and `{uid:N}` in later steps: what the answer to step N (from 1) carried.
+    remembered: Vec<Value>,
+}
+
+impl Run<'_> {
+    async fn open(&self) -> Result<(), PlayError> {
+        let body = format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{}"}}}}"#, self.namespace);
+        self.send("opening", "POST", "/api/v1/namespaces", &[], body).await?;
+        // Pods need the account that a controller makes in each namespace.
+        let account = format!("/api/v1/namespaces/{}/serviceaccounts/default", self.namespace);
+        let began = Instant::now();
+        while self.send("opening", "GET", &account, &[], String::new()).await?.0 != StatusCode::OK {
+            if began.elapsed() > PATIENCE {
+                return Err(PlayError::Patience { step: "opening".into(), last: "no default ServiceAccount".into() });
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), PlayError> {
+        let path = format!("/api/v1/namespaces/{}", self.namespace);
+        self.send("closing", "DELETE", &path, &[], String::new()).await?;
+        // What is not in a namespace and carries this run's word.
+        for list in ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"] {
+            let (_, text) = self.send("closing", "GET", list, &[], String::new()).await?;
+            let found: Value = serde_json::from_str(&text).unwrap_or_default();
+            for item in found["items"].as_array().into_iter().flatten() {
+                if let Some(name) = item["metadata"]["name"].as_str().filter(|name| name.contains(&self.id)) {
+                    self.send("closing", "DELETE", &format!("{list}/{name}"), &[], String::new()).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<String, PlayError> {
+        let began = Instant::now();
+        let path = self.fill(&step.path);
+        let body = self.fill(&step.body);
+        let mut headers = step.headers.clone();
+        headers.iter_mut().for_each(|(_, value)| *value = self.fill(value));
+        loop {
+            let (code, text) = self.send(&step.name, &step.method, &path, &headers, body.clone()).await?;
+            let mut values = parse(&text);
+            let reached = step.until.iter().all(|(pointer, wanted)| {
+                values.iter().any(|value| value.pointer(pointer).is_some_and(|found| found.to_string() == self.fill(wanted)))
+            });
+            if !reached && began.elapsed() < PATIENCE {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            self.remembered.push(values.first().cloned().unwrap_or_default());
+            values.iter_mut().for_each(|value| self.normaliser.apply(value));
+            let answer = format!("{}\n{}", code.as_u16(), show(&values, &step.show)).trim_end().to_owned();
+            if !reached {
+                return Err(PlayError::Patience { step: step.name.clone(), last: answer });
+            }
+            return Ok(answer);
+        }
+    }
+
+    fn fill(&self, text: &str) -> String {
+        let mut text = text.replace("{ns}", &self.namespace).replace("{id}", &self.id);
+        for (at, value) in self.remembered.iter().enumerate() {
+            let number = at + 1;
+            for (word, pointer) in
+                [("rv", "/metadata/resourceVersion"), ("uid", "/metadata/uid"), ("continue", "/metadata/continue")]
+            {
+                if let Some(found) = value.pointer(pointer).and_then(Value::as_str) {
+                    text = text.replace(&format!("{{{word}:{number}}}"), found);
+                }
+            }
+        }
+        text
+    }
+
+    async fn send(
+        &self,
+        step: &str,
+        method: &str,
+        path: &str,
+        headers: &[(String, String)],
+        body: String,
+    ) -> Result<(StatusCode, String), PlayError> {
+        let fail = |source: Box<dyn std::error::Error + Send + Sync>| PlayError::Request { step: step.to_owned(), source };
+        let mut request = Request::builder().method(method).uri(path).header("User-Agent", "conformance/1");
+        let has = |name: &str| headers.iter().any(|(header, _)| header.eq_ignore_ascii_case(name));
+        if !body.is_empty() && !has("content-type") {
+            request = request.header("Content-Type", "application/yaml");
+        }
+        if !has("accept") {
+            request = request.header("Accept", "application/json");
+        }
+        for (header, value) in headers {
+            request = request.header(header, value);
+        }
+        let request = request.body(Body::from(body.into_bytes())).map_err(|error| fail(Box::new(error)))?;
+        let answer = self.client.send(request).await.map_err(|error| fail(Box::new(error)))?;
+        let code = answer.status();
+        let bytes = answer.into_body().collect().await.map_err(|error| fail(Box::new(error)))?.to_bytes();
+        Ok((code, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+/// One JSON value, a stream of them (a watch), or plain text.
+fn parse(text: &str) -> Vec<Value> {
+    let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    match values {
+        Ok(values) if values.iter().all(Value::is_object) => values,
+        _ => vec![Value::String(text.to_owned())],
+    }
+}
+
+fn show(values: &[Value], pointers: &[String]) -> String {
+    let pick = |value: &Value| -> String {
+        if pointers.is_empty() {
+            return yaml(value);
+        }
+        let picked = pointers.iter().map(|pointer| {
+            format!("{pointer}: {}\n", value.pointer(pointer).map_or_else(|| "absent".to_owned(), Value::to_string))
+        });
+        picked.collect()
+    };
+    values.iter().map(pick).collect::<Vec<_>>().join("---\n")
+}
+
+fn yaml(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => serde_saphyr::to_string(other).unwrap_or_else(|error| format!("{other} ({error})")),
+    }
+}

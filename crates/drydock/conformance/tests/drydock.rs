@@ -1,0 +1,56 @@
+//! Every recorded dialogue, played to an in-memory drydock.
+
+use std::{collections::BTreeSet, path::Path};
+
+use drydock_conformance::{Case, known_difference, known_differences, play};
+
+async fn check(file: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(file);
+    let case = Case::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let drydock = drydock::Drydock::builder().start().await.unwrap();
+    let mismatches = play(&drydock.client(), &case, "test").await.unwrap();
+    let differing: BTreeSet<&str> = mismatches.iter().map(|mismatch| mismatch.step.as_str()).collect();
+    let surprises: Vec<String> = mismatches
+        .iter()
+        .filter(|mismatch| known_difference(file, &mismatch.step).is_none())
+        .map(|mismatch| format!("### {}\n{}", mismatch.step, mismatch.diff))
+        .collect();
+    assert!(surprises.is_empty(), "{} answers differ:\n{}", surprises.len(), surprises.join("\n"));
+    let stale: Vec<&str> =
+        known_differences(file).filter(|step| !differing.contains(step)).collect();
+    assert!(stale.is_empty(), "fidelity.txt names steps that no longer differ: {stale:?}");
+}
+
+macro_rules! cases {
+    ($($name:ident => $file:literal,)*) => {
+        $(#[tokio::test]
+        async fn $name() {
+            check($file).await;
+        })*
+
+        #[test]
+        fn every_case_is_played() {
+            let played = BTreeSet::from([$($file.to_owned()),*]);
+            let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+            let there: BTreeSet<String> = std::fs::read_dir(directory)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            assert_eq!(played, there);
+        }
+    };
+}
+
+cases! {
+    access => "access.txt",
+    apply => "apply.txt",
+    create_and_read => "create-read.txt",
+    custom_resources => "custom-resources.txt",
+    defaults => "defaults.txt",
+    delete => "delete.txt",
+    discovery => "discovery.txt",
+    list_and_watch => "list-watch.txt",
+    patch => "patch.txt",
+    scale_and_status => "scale-status.txt",
+    update => "update.txt",
+}

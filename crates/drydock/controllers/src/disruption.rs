@@ -1,0 +1,416 @@
+//! PodDisruptionBudgets: how many pods may be taken away now.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::Clock;
+use crate::garbage::inventory::Inventory;
+use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
+use crate::machinery::cache::{Cache, Kind, Progress};
+use crate::machinery::informer::Informer;
+use crate::machinery::queue::{Next, Queue};
+use crate::machinery::recorder::{Recorder, Severity};
+use crate::machinery::rest::{Error, Rest};
+use crate::objects::meta::OwnerReference;
+use crate::objects::pod::Pod;
+use crate::objects::resource::Key;
+use crate::objects::workload::{Budget, BudgetCondition, BudgetStatus, Deployment, IntOrPercent, ReplicaSet};
+use crate::replica_set::whole_seconds;
+
+/// How long an eviction that was granted may take until it is taken for not having happened.
+const EVICTION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+
+/// What is known when a budget is decided on.
+pub struct View<'a> {
+    /// The budget.
+    pub budget: &'a Budget,
+    /// The pods it selects.
+    pub pods: &'a [Arc<Pod>],
+    /// The size of what controls them, by the uid of the pod's controller. Only asked for shares.
+    pub scales: &'a HashMap<Box<str>, Scale>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// The size of what controls a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// The uid of what is scaled: the Deployment, not its ReplicaSet.
+    pub uid: Box<str>,
+    /// How many pods it wants.
+    pub replicas: i32,
+}
+
+/// Whether the number of pods there should be is asked of what controls them.
+pub fn needs_scales(budget: &Budget) -> bool {
+    budget.spec.max_unavailable.is_some() || matches!(budget.spec.min_available, Some(IntOrPercent::Percent(_)))
+}
+
+/// Decides what the budget allows, and when a granted eviction must be looked at again. A pod whose
+/// controller has no size makes that impossible: the error says which.
+pub fn decide(view: &View<'_>) -> Result<(BudgetStatus, Option<Duration>), String> {
+    let (budget, now) = (view.budget, view.now);
+    let mut expected = i32::try_from(view.pods.len()).unwrap_or(i32::MAX);
+    if needs_scales(budget) {
+        expected = expected_scale(view)?;
+    }
+    let desired = match (&budget.spec.max_unavailable, &budget.spec.min_available) {
+        (Some(maximum), _) => (expected - maximum.of(expected, true)).max(0),
+        (None, Some(minimum)) => minimum.of(expected, true),
+        (None, None) => 0,
+    };
+    let (disrupted, recheck) = disrupted(view);
+    let healthy = view
+        .pods
+        .iter()
+        .filter(|pod| !pod.metadata.deleting() && pod.ready() && !disrupted.contains_key(&*pod.metadata.name))
+        .count();
+    let healthy = i32::try_from(healthy).unwrap_or(i32::MAX);
+    // A budget without pods allows nothing: it would be wrong the moment the first one comes.
+    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    let generation = budget.metadata.generation;
+    let (is, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let status = BudgetStatus {
+        observed_generation: generation,
+        disrupted_pods: disrupted,
+        disruptions_allowed: allowed,
+        current_healthy: healthy,
+        desired_healthy: desired,
+        expected_pods: expected,
+        conditions: conditions(&budget.status.conditions, generation, is, reason, "", now),
+    };
+    let recheck = recheck.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    Ok((status, recheck))
+}
+
+/// What to say when nothing can be decided: that nothing may go.
+pub fn fail_safe(budget: &Budget, message: &str, now: Timestamp) -> BudgetStatus {
+    let held = &budget.status;
+    let conditions =
+        conditions(&held.conditions, held.observed_generation, "False", "SyncFailed", message, now);
+    BudgetStatus { disruptions_allowed: 0, conditions, ..held.clone() }
+}
+
+fn conditions(
+    held: &[BudgetCondition],
+    generation: i64,
+    is: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Vec<BudgetCondition> {
+    const TYPE: &str = "DisruptionAllowed";
+    let before = held.iter().find(|condition| &*condition.r#type == TYPE && &*condition.status == is);
+    let new = BudgetCondition {
+        r#type: TYPE.into(),
+        status: is.into(),
+        observed_generation: generation,
+        last_transition_time: before
+            .and_then(|condition| condition.last_transition_time)
+            .or_else(|| Some(whole_seconds(now))),
+        reason: reason.into(),
+        message: message.into(),
+    };
+    let mut all = held.to_vec();
+    match all.iter_mut().find(|condition| &*condition.r#type == TYPE) {
+        Some(own) => *own = new,
+        None => all.push(new),
+    }
+    all
+}
+
+/// How many pods there should be: the sizes of all that control them, each counted once. Pods that nothing
+/// controls do not count.
+fn expected_scale(view: &View<'_>) -> Result<i32, String> {
+    let mut sizes = BTreeMap::new();
+    for pod in view.pods {
+        let Some(owner) = pod.metadata.controller() else { continue };
+        let Some(scale) = view.scales.get(&owner.uid) else {
+            return Err(format!("found no controllers for pod \"{}\"", pod.metadata.name));
+        };
+        sizes.insert(scale.uid.clone(), scale.replicas);
+    }
+    Ok(sizes.values().sum())
+}
+
+/// The evictions that were granted and have not happened yet, and when the first of them runs out.
+fn disrupted(view: &View<'_>) -> (BTreeMap<Box<str>, Timestamp>, Option<Timestamp>) {
+    let mut left = BTreeMap::new();
+    let mut first: Option<Timestamp> = None;
+    for pod in view.pods.iter().filter(|pod| !pod.metadata.deleting()) {
+        let Some(granted) = view.budget.status.disrupted_pods.get(&*pod.metadata.name) else { continue };
+        let Ok(end) = granted.checked_add(EVICTION_TIMEOUT) else { continue };
+        if end >= view.now {
+            left.insert((&*pod.metadata.name).into(), *granted);
+            first = Some(first.map_or(end, |first| first.min(end)));
+        }
+    }
+    (left, first)
+}
+
+/// What the controller listens to.
+type Informers<'a> =
+    (&'a mut Informer<Budget>, &'a mut Informer<Pod>, &'a mut Informer<ReplicaSet>, &'a mut Informer<Deployment>);
+
+/// The controller.
+pub struct Controller {
+    rest: Rest,
+    recorder: Recorder,
+    clock: Clock,
+    budgets: Arc<Cache<Budget>>,
+    pods: Arc<Cache<Pod>>,
+    sets: Arc<Cache<ReplicaSet>>,
+    deployments: Arc<Cache<Deployment>>,
+    inventory: Arc<Inventory>,
+    awaited: Awaited<Key>,
+}
+
+impl Controller {
+    /// The controller, listening to these informers.
+    pub fn new(
+        rest: Rest,
+        recorder: Recorder,
+        clock: Clock,
+        (budgets, pods, sets, deployments): Informers<'_>,
+        inventory: Arc<Inventory>,
+        queue: &Arc<Queue<Key>>,
+    ) -> Self {
+        let keys = queue.clone();
+        budgets.on_change(move |change| {
+            if let Some(budget) = change.latest() {
+                keys.add(budget.metadata.key());
+            }
+        });
+        let (keys, known) = (queue.clone(), budgets.cache.clone());
+        pods.on_change(move |change| {
+            let Some(pod) = change.latest() else { return };
+            if let (Some(before), Some(after)) = (change.before, change.after)
+                && before.ready() == after.ready()
+                && before.metadata.deleting() == after.metadata.deleting()
+                && before.metadata.labels == after.metadata.labels
+                && before.metadata.owner_references == after.metadata.owner_references
+            {
+                return;
+            }
+            let concerned = known.in_namespace(&pod.metadata.namespace, |budget| {
+                change.both().any(|pod| selects(budget, pod))
+            });
+            concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
+        });
+        // A share is one of the wanted number, which changes before any pod does.
+        let (keys, known) = (queue.clone(), budgets.cache.clone());
+        deployments.on_change(move |change| {
+            if let (Some(before), Some(after)) = (change.before, change.after)
+                && before.spec.replicas != after.spec.replicas
+            {
+                let labels = after.spec.template.labels();
+                let concerned = known.in_namespace(&after.metadata.namespace, |budget| {
+                    needs_scales(budget) && budget.spec.selector.as_ref().is_some_and(|one| one.matches(labels))
+                });
+                concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
+            }
+        });
+        Self {
+            rest,
+            recorder,
+            clock,
+            budgets: budgets.cache.clone(),
+            pods: pods.cache.clone(),
+            sets: sets.cache.clone(),
+            deployments: deployments.cache.clone(),
+            inventory,
+            awaited: Awaited::default(),
+        }
+    }
+
+    /// Brings the status of one budget up to date.
+    pub async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
+        if self.awaited.holds(key) {
+            return Ok(Next::After(LOOK_AGAIN));
+        }
+        let Some(budget) = self.budgets.get(key) else {
+            self.awaited.forget(key);
+            return Ok(Next::OnChange);
+        };
+        let pods = self.pods.in_namespace(&key.namespace, |pod| selects(&budget, pod));
+        if pods.is_empty() {
+            self.recorder.record(&*budget, Severity::Normal, "NoPods", "No matching pods found".into());
+        }
+        let scales = if needs_scales(&budget) { self.scales(&pods).await? } else { HashMap::new() };
+        let now = (self.clock)();
+        let (status, recheck) = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
+            Ok(decided) => decided,
+            Err(message) => {
+                let told = format!("Failed to calculate the number of expected pods: {message}");
+                self.recorder.record(&*budget, Severity::Warning, "CalculateExpectedPodCountFailed", told);
+                (fail_safe(&budget, &message, now), None)
+            }
+        };
+        if status != budget.status {
+            let written = self.rest.replace_status(Budget::resource(), &budget.metadata, &status).await?;
+            let budgets: Arc<dyn Progress> = self.budgets.clone();
+            self.awaited.note(key, &budgets, written.version());
+        }
+        Ok(recheck.map_or(Next::OnChange, Next::After))
+    }
+
+    /// The size of what controls each pod: Deployments and ReplicaSets as they are known, anything else by
+    /// its scale.
+    async fn scales(&self, pods: &[Arc<Pod>]) -> Result<HashMap<Box<str>, Scale>, Error> {
+        let mut scales: HashMap<Box<str>, Scale> = HashMap::new();
+        for pod in pods {
+            let Some(owner) = pod.metadata.controller() else { continue };
+            if scales.contains_key(&owner.uid) {
+                continue;
+            }
+            let namespace = &pod.metadata.namespace;
+            let scale = match (owner.group(), &*owner.kind) {
+                ("apps", "ReplicaSet") => self.scale_of_set(namespace, owner),
+                _ => self.scale_of_any(namespace, owner).await?,
+            };
+            if let Some(scale) = scale {
+                scales.insert(owner.uid.clone(), scale);
+            }
+        }
+        Ok(scales)
+    }
+
+    fn scale_of_set(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Option<Scale> {
+        let set = self.sets.get(&Key::new(namespace.clone(), &*owner.name))?;
+        if set.metadata.uid != owner.uid {
+            return None;
+        }
+        let deployment = set.metadata.controller().and_then(|above| {
+            let found = self.deployments.get(&Key::new(namespace.clone(), &*above.name))?;
+            (found.metadata.uid == above.uid).then_some(found)
+        });
+        Some(match deployment {
+            Some(found) => Scale { uid: found.metadata.uid.clone(), replicas: found.spec.replicas },
+            None => Scale { uid: set.metadata.uid.clone(), replicas: set.spec.replicas },
+        })
+    }
+
+    async fn scale_of_any(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Result<Option<Scale>, Error> {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Answer {
+            metadata: crate::objects::meta::Meta,
+            spec: Spec,
+        }
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Spec {
+            replicas: i32,
+        }
+        let Some(resource) = self.inventory.find(owner.group(), owner.version(), &owner.kind) else {
+            return Ok(None);
+        };
+        let key = Key::new(namespace.clone(), &*owner.name);
+        match self.rest.get::<Answer>(&resource, &key, Some("scale")).await {
+            Ok(answer) if answer.metadata.uid == owner.uid => {
+                Ok(Some(Scale { uid: owner.uid.clone(), replicas: answer.spec.replicas }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn selects(budget: &Budget, pod: &Pod) -> bool {
+    budget.spec.selector.as_ref().is_some_and(|selector| selector.matches(&pod.metadata.labels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::pod::Ready;
+
+    const NOW: &str = "2026-01-01T01:00:00Z";
+
+    fn pods(text: &str) -> Vec<Arc<Pod>> {
+        let read = |(at, word): (usize, &str)| {
+            let (is, owner) = word.split_once(':').unwrap_or((word, ""));
+            let mut pod = Pod::default();
+            pod.metadata.name = format!("p{at}").into();
+            pod.status.ready = Some(Ready { is: is != "unready", since: None });
+            if is == "going" {
+                pod.metadata.deletion_timestamp = Some(NOW.parse().unwrap());
+            }
+            if !owner.is_empty() {
+                let owner = OwnerReference { uid: owner.into(), controller: Some(true), ..Default::default() };
+                pod.metadata.owner_references.push(owner);
+            }
+            Arc::new(pod)
+        };
+        text.split_whitespace().enumerate().map(read).collect()
+    }
+
+    #[track_caller]
+    fn check(spec: &str, status: &str, given: &str, expected: &str) {
+        let text = format!(r#"{{"metadata":{{"name":"b","generation":1}},"spec":{spec},"status":{status}}}"#);
+        let budget: Budget = serde_json::from_str(&text).unwrap();
+        let scale = |uid: &str, replicas| Scale { uid: uid.into(), replicas };
+        let scales = HashMap::from([("rs1".into(), scale("d", 4)), ("rs2".into(), scale("d", 4)), ("other".into(), scale("other", 2))]);
+        let pods = pods(given);
+        let now = NOW.parse().unwrap();
+        let told = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
+            Ok((status, recheck)) => format!(
+                "allowed {} healthy {}/{} expected {} {}{}",
+                status.disruptions_allowed,
+                status.current_healthy,
+                status.desired_healthy,
+                status.expected_pods,
+                status.conditions[0].reason,
+                recheck.map(|wait| format!(" again in {wait:?}")).unwrap_or_default()
+            ),
+            Err(message) => message,
+        };
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_minimum_leaves_what_is_healthy_beyond_it() {
+        check(r#"{"minAvailable":2}"#, "{}", "ready ready ready", "allowed 1 healthy 3/2 expected 3 SufficientPods");
+        check(r#"{"minAvailable":2}"#, "{}", "ready ready unready", "allowed 0 healthy 2/2 expected 3 InsufficientPods");
+        check(r#"{"minAvailable":2}"#, "{}", "ready ready going", "allowed 0 healthy 2/2 expected 3 InsufficientPods");
+        check(r#"{"minAvailable":0}"#, "{}", "", "allowed 0 healthy 0/0 expected 0 InsufficientPods");
+    }
+
+    #[test]
+    fn shares_are_of_what_the_controllers_want() {
+        let (maximum, minimum) = (r#"{"maxUnavailable":1}"#, r#"{"minAvailable":"50%"}"#);
+        check(maximum, "{}", "ready:rs1 ready:rs2 ready:rs2", "allowed 0 healthy 3/3 expected 4 InsufficientPods");
+        check(minimum, "{}", "ready:rs1 ready:rs2 ready:other", "allowed 0 healthy 3/3 expected 6 InsufficientPods");
+        check(r#"{"maxUnavailable":"30%"}"#, "{}", "ready:rs1 ready:rs1 ready:rs1 ready:rs1", "allowed 2 healthy 4/2 expected 4 SufficientPods");
+    }
+
+    #[test]
+    fn a_pod_whose_controller_has_no_size_stops_the_decision() {
+        check(r#"{"maxUnavailable":1}"#, "{}", "ready:rs1 ready:gone", r#"found no controllers for pod "p1""#);
+    }
+
+    #[test]
+    fn granted_evictions_count_until_they_run_out() {
+        let recent = r#"{"disruptedPods":{"p0":"2026-01-01T00:59:00Z"}}"#;
+        check(r#"{"minAvailable":1}"#, recent, "ready ready", "allowed 0 healthy 1/1 expected 2 InsufficientPods again in 60s");
+        let past = r#"{"disruptedPods":{"p0":"2026-01-01T00:57:00Z"}}"#;
+        check(r#"{"minAvailable":1}"#, past, "ready ready", "allowed 1 healthy 2/1 expected 2 SufficientPods");
+    }
+
+    #[test]
+    fn a_transition_time_moves_only_with_the_status() {
+        let mut budget = Budget::default();
+        budget.spec.min_available = Some(IntOrPercent::Int(1));
+        let (pods, scales) = (pods("ready ready"), HashMap::new());
+        let view = |budget: &Budget, now: &str| {
+            let view = View { budget, pods: &pods, scales: &scales, now: now.parse().unwrap() };
+            decide(&view).unwrap().0
+        };
+        budget.status = view(&budget, "2026-01-01T00:00:00Z");
+        assert_eq!(view(&budget, NOW), budget.status);
+    }
+}

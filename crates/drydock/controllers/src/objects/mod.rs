@@ -1,0 +1,58 @@
+//! The objects as the controllers see them: only the fields a decision looks at, and whatever must go back
+//! to the server unharmed. A cached pod is a tenth of its JSON; a pod template stays the text it came as.
+
+pub mod meta;
+pub mod pod;
+pub mod resource;
+pub mod selector;
+pub mod service;
+pub mod template;
+pub mod workload;
+
+use crate::machinery::cache::{Kind, Object};
+use meta::Meta;
+use resource::Resource;
+
+macro_rules! kinds {
+    ($($type:ty, $by_controller:literal, [$($resource:literal),*];)*) => {
+        $(
+            impl Object for $type {
+                const BY_CONTROLLER: bool = $by_controller;
+
+                fn meta(&self) -> &Meta {
+                    &self.metadata
+                }
+            }
+
+            impl Kind for $type {
+                fn resource() -> &'static Resource {
+                    static RESOURCE: Resource = Resource::fixed($($resource),*);
+                    &RESOURCE
+                }
+            }
+        )*
+    };
+}
+
+// The kinds that are cached with more than their metadata: the type, whether its objects are looked up by
+// the controller that manages them, and where it lives in the API.
+kinds! {
+    pod::Pod, true, ["", "v1", "Pod", "pods", true];
+    workload::Deployment, false, ["apps", "v1", "Deployment", "deployments", true];
+    workload::ReplicaSet, true, ["apps", "v1", "ReplicaSet", "replicasets", true];
+    workload::Budget, false, ["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true];
+    service::Service, false, ["", "v1", "Service", "services", true];
+    service::Endpoints, false, ["", "v1", "Endpoints", "endpoints", true];
+    service::EndpointSlice, false, ["discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true];
+    service::Namespace, false, ["", "v1", "Namespace", "namespaces", false];
+    service::ServiceAccount, false, ["", "v1", "ServiceAccount", "serviceaccounts", true];
+    service::ConfigMap, false, ["", "v1", "ConfigMap", "configmaps", true];
+    service::ClusterRole, false, ["rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false];
+    service::Definition, false, ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false];
+}
+
+impl Object for service::Bare {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}

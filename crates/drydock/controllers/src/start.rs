@@ -1,0 +1,207 @@
+//! Puts the controllers together and runs them.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::garbage::inventory::{Feed, Inventory};
+use crate::machinery::cache::Kind;
+use crate::machinery::informer::{Extent, Informer};
+use crate::machinery::queue::{Next, Queue, QueueKey};
+use crate::machinery::recorder::Recorder;
+use crate::machinery::rest::{Error, Rest};
+use crate::objects::resource::Resource;
+use crate::{
+    Options, WATCHER, cluster_roles, deployment, disruption, endpoint_slices, endpoints, garbage, namespaces,
+    replica_set, root_ca, service_accounts,
+};
+
+/// Workers of the controllers that have little to do.
+const FEW: usize = 4;
+
+/// Has a queue worked by a controller.
+macro_rules! work {
+    ($house:ident, $name:literal, $workers:expr, $queue:ident, $controller:ident, [$($informer:ident),*]) => {{
+        let controller = Arc::new($controller);
+        let ready = vec![$($informer.cache.ready()),*];
+        $house.work($name, $workers, $queue, ready, move |key| {
+            let controller = controller.clone();
+            async move { controller.reconcile(&key).await }
+        });
+    }};
+}
+
+/// Starts all controllers. They run until told to stop; the future ends when all of it has ended, and to drop
+/// it stops them, too.
+///
+/// `clients` gives a client for a name: the name of a controller as Kubernetes names it, to be identified as
+/// `system:serviceaccount:kube-system:NAME`, or [`WATCHER`]. Must be called within a tokio runtime.
+pub fn run(
+    clients: impl Fn(&'static str) -> Client,
+    options: Options,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    let Options { root_ca, clock, workers } = options;
+    let watcher = clients(WATCHER);
+    let rest = |name| Rest::new(clients(name));
+    let voice = |name, rest: &Rest| Recorder::start(name, rest.clone(), clock.clone(), shutdown.clone());
+    let mut house = House { tasks: JoinSet::new(), watched: Vec::new(), shutdown: shutdown.clone() };
+
+    let mut pods = informer();
+    let mut sets = informer();
+    let mut deployments = informer();
+    let mut services = informer();
+    let mut published = informer();
+    let mut slices = informer();
+    let mut budgets = informer();
+    let mut spaces = informer();
+    let mut accounts = informer();
+    let mut maps = informer();
+    let mut roles = informer();
+    let mut definitions = informer();
+    let inventory = Arc::new(Inventory::default());
+    inventory.listen(&mut definitions);
+
+    let (queue, own) = (Arc::default(), rest("deployment-controller"));
+    let told = voice("deployment-controller", &own);
+    let (all, now) = ((&mut deployments, &mut sets, &mut pods), clock.clone());
+    let controller = deployment::Controller::new(own, told, now, all, &queue);
+    work!(house, "deployment", workers, queue, controller, [deployments, sets, pods]);
+
+    let (queue, own) = (Arc::default(), rest("replicaset-controller"));
+    let told = voice("replicaset-controller", &own);
+    let controller = replica_set::Controller::new(own, told, clock.clone(), &mut sets, &mut pods, &queue);
+    work!(house, "replicaset", workers, queue, controller, [sets, pods]);
+
+    let queue = Arc::default();
+    let own = rest("endpoint-controller");
+    let controller = endpoints::Controller::new(own, &mut services, &mut pods, &mut published, &queue);
+    work!(house, "endpoint", FEW, queue, controller, [services, pods, published]);
+
+    let queue = Arc::default();
+    let own = rest("endpointslice-controller");
+    let controller = endpoint_slices::Controller::new(own, &mut services, &mut pods, &mut slices, &queue);
+    work!(house, "endpointslice", FEW, queue, controller, [services, pods, slices]);
+
+    let (queue, own) = (Arc::default(), rest("disruption-controller"));
+    let told = voice("controllermanager", &own);
+    let (all, now) = ((&mut budgets, &mut pods, &mut sets, &mut deployments), clock.clone());
+    let controller = disruption::Controller::new(own, told, now, all, inventory.clone(), &queue);
+    work!(house, "disruption", FEW, queue, controller, [budgets, pods, sets, deployments]);
+
+    let queue = Arc::default();
+    let own = rest("service-account-controller");
+    let controller = service_accounts::Controller::new(own, &mut spaces, &mut accounts, &queue);
+    work!(house, "serviceaccount", FEW, queue, controller, [spaces, accounts]);
+
+    if let Some(ca) = root_ca {
+        let queue = Arc::default();
+        let own = rest("root-ca-cert-publisher");
+        let controller = root_ca::Controller::new(own, ca, &mut spaces, &mut maps, &queue);
+        work!(house, "root-ca-certificate-publisher", FEW, queue, controller, [spaces, maps]);
+    }
+
+    let queue = Arc::default();
+    let own = rest("clusterrole-aggregation-controller");
+    let controller = cluster_roles::Controller::new(own, &mut roles, &queue);
+    work!(house, "clusterrole-aggregation", 1, queue, controller, [roles]);
+
+    let queue = Arc::default();
+    let own = rest("namespace-controller");
+    let controller = namespaces::Controller::new(own, clock.clone(), &mut spaces, inventory.clone(), &queue);
+    let space_feed = controller.feed();
+    work!(house, "namespace", FEW, queue, controller, [spaces]);
+
+    let queue = Arc::default();
+    let own = rest("generic-garbage-collector");
+    let controller = garbage::Controller::new(own, inventory.clone(), &queue);
+    let garbage_feed = controller.feed();
+    let (listed, all_listed) = watch::channel(false);
+    let feed: Feed = Arc::new(move |resource, before, after| {
+        garbage_feed(resource, before, after);
+        space_feed(resource, before, after);
+    });
+    let controller = Arc::new(controller);
+    house.work("garbage-collector", workers, queue, vec![all_listed], move |uid| {
+        let controller = controller.clone();
+        async move { controller.reconcile(&uid).await }
+    });
+
+    house.watch(&watcher, &feed, pods);
+    house.watch(&watcher, &feed, sets);
+    house.watch(&watcher, &feed, deployments);
+    house.watch(&watcher, &feed, services);
+    house.watch(&watcher, &feed, published);
+    house.watch(&watcher, &feed, slices);
+    house.watch(&watcher, &feed, budgets);
+    house.watch(&watcher, &feed, spaces);
+    house.watch(&watcher, &feed, accounts);
+    house.watch(&watcher, &feed, maps);
+    house.watch(&watcher, &feed, roles);
+    house.watch(&watcher, &feed, definitions);
+    let House { mut tasks, watched, shutdown } = house;
+    tasks.spawn(inventory.run(watcher, watched, feed, listed, shutdown));
+    Box::pin(async move {
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a part of the controllers ended");
+            }
+        }
+    })
+}
+
+fn informer<T: Kind>() -> Informer<T> {
+    Informer::new(T::resource().clone(), Extent::Whole)
+}
+
+/// What runs.
+struct House {
+    tasks: JoinSet<()>,
+    /// The kinds that are watched as a whole, and when their first list is complete.
+    watched: Vec<(Resource, watch::Receiver<bool>)>,
+    shutdown: CancellationToken,
+}
+
+impl House {
+    /// Has a queue worked once the caches it is decided on are complete.
+    fn work<K, W, F>(
+        &mut self,
+        name: &'static str,
+        workers: usize,
+        queue: Arc<Queue<K>>,
+        ready: Vec<watch::Receiver<bool>>,
+        work: W,
+    ) where
+        K: QueueKey,
+        W: Fn(K) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Next, Error>> + Send + 'static,
+    {
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(async move {
+            let wait = async {
+                for mut ready in ready {
+                    // It fails only when the other side is gone, which is when everything stops.
+                    let _ = ready.wait_for(|ready| *ready).await;
+                }
+            };
+            if shutdown.run_until_cancelled(wait).await.is_some() {
+                queue.run(name, workers, shutdown, work).await;
+            }
+        });
+    }
+
+    /// Follows a kind, and tells the feed as well.
+    fn watch<T: Kind>(&mut self, client: &Client, feed: &Feed, mut informer: Informer<T>) {
+        let feed = feed.clone();
+        informer.on_change(move |change| {
+            feed(T::resource(), change.before.map(|one| one.meta()), change.after.map(|one| one.meta()));
+        });
+        self.watched.push((T::resource().clone(), informer.cache.ready()));
+        self.tasks.spawn(informer.run(client.clone(), self.shutdown.clone()));
+    }
+}

@@ -1,0 +1,126 @@
+//! The cluster's own certificate authority, and the certificate that a listener serves with.
+//!
+//! The authority is made once per cluster: with a data directory it stays the same over restarts, so that a
+//! kubeconfig does, too. Serving certificates are made anew for each listener and never leave memory.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::private::{self, FileError};
+
+/// Longer than any one machine's cluster lives; nobody is there to renew it.
+const YEARS: i64 = 10;
+
+/// The names under which pods and people reach the API, besides the address it listens on.
+const NAMES: [&str; 7] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// It could not be made.
+    #[error("can't make a certificate")]
+    Make(#[from] rcgen::Error),
+    /// It could not be used.
+    #[error("can't serve with the certificate")]
+    Serve(#[from] rustls::Error),
+    /// It could not be kept.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Signs serving certificates.
+pub(crate) struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// An authority that is gone with the process.
+    pub(crate) fn in_memory(now: Timestamp) -> Result<Authority, CertificateError> {
+        let key = KeyPair::generate()?;
+        let params = params(now)?;
+        let pem = params.self_signed(&key)?.pem();
+        Ok(Authority { pem, issuer: Issuer::new(params, key) })
+    }
+
+    /// The authority kept in `directory`, made when there is none.
+    pub(crate) fn kept(directory: &Path, now: Timestamp) -> Result<Authority, CertificateError> {
+        let (certificate, key) = (directory.join("ca.crt"), directory.join("ca.key"));
+        if let (Some(pem), Some(key)) = (private::read(&certificate)?, private::read(&key)?) {
+            // The issuer is told by name and key alone, and the name is always the same.
+            return Ok(Authority { pem, issuer: Issuer::new(params(now)?, KeyPair::from_pem(&key)?) });
+        }
+        let made = Authority::in_memory(now)?;
+        private::write(&key, made.issuer.key().serialize_pem().as_bytes())?;
+        private::write(&certificate, made.pem.as_bytes())?;
+        Ok(made)
+    }
+
+    /// What clients trust.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// How to serve TLS on `address`: HTTP/2 where the client knows it, HTTP/1.1 otherwise and for upgrades.
+    pub(crate) fn server(&self, address: IpAddr, now: Timestamp) -> Result<ServerConfig, CertificateError> {
+        let mut names: Vec<String> = NAMES.map(String::from).into();
+        if !address.is_unspecified() && !NAMES.contains(&address.to_string().as_str()) {
+            names.push(address.to_string());
+        }
+        let mut params = CertificateParams::new(names)?;
+        valid(&mut params, now);
+        params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        // Named, not taken from the process: another crate may have chosen another one there.
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+fn params(now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    valid(&mut params, now);
+    params.distinguished_name.push(DnType::CommonName, "drydock-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    Ok(params)
+}
+
+/// From yesterday on: clocks of the two ends may differ a little.
+fn valid(params: &mut CertificateParams, now: Timestamp) {
+    let today = now.to_zoned(TimeZone::UTC).date();
+    let day = |date: jiff::civil::Date| {
+        // Months and days are small and positive.
+        rcgen::date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    params.not_before = day(today.saturating_sub(1.day()));
+    params.not_after = day(today.saturating_add(YEARS.years()));
+}

@@ -1,0 +1,135 @@
+//! Namespaces, nodes and leases.
+
+use drydock_schema::FieldError;
+use serde_json::{Value, json};
+
+use super::{PLAIN, Rules, resources};
+use crate::{json, names, path::Path};
+
+/// The label by which a namespace can be selected.
+const NAME: &str = "kubernetes.io/metadata.name";
+
+pub(crate) const NAMESPACE: Rules = Rules {
+    default: default_namespace,
+    create: create_namespace,
+    update: |new, old| {
+        // What holds a namespace is let go only through its own path.
+        let finalizers = old["spec"].get("finalizers").cloned();
+        if let (Some(finalizers), Some(spec)) = (finalizers, json::object_at(new, "spec")) {
+            json::set(spec, "finalizers", finalizers);
+        }
+    },
+    validate: |object, errors| {
+        for finalizer in json::list(&object["spec"], "finalizers").iter().filter_map(Value::as_str) {
+            let mut wrong = names::qualified_name(finalizer);
+            if wrong.is_empty() && !finalizer.contains('/') && finalizer != "kubernetes" {
+                wrong.push("name is neither a standard finalizer name nor is it fully qualified".to_owned());
+            }
+            errors.extend(wrong.into_iter().map(|m| FieldError::invalid("spec.finalizers", finalizer, m)));
+        }
+    },
+    validate_status: |new, _, errors| {
+        let phase = json::text(&new["status"], "phase");
+        let deleted = new["metadata"].get("deletionTimestamp").is_some();
+        if !deleted && phase != "Active" {
+            let detail = "may only be 'Active' if `deletionTimestamp` is empty";
+            errors.push(FieldError::invalid("status.Phase", phase, detail));
+        } else if deleted && phase != "Terminating" {
+            let detail = "may only be 'Terminating' if `deletionTimestamp` is not empty";
+            errors.push(FieldError::invalid("status.Phase", phase, detail));
+        }
+    },
+    ..PLAIN
+};
+
+fn default_namespace(object: &mut Value) {
+    json::default(object, "spec", json!({}));
+    if let Some(status) = json::object_at(object, "status") {
+        json::default_text(status, "phase", "Active");
+    }
+    let name = json::text(&object["metadata"], "name").to_owned();
+    if name.is_empty() {
+        return;
+    }
+    if let Some(labels) =
+        json::object_at(object, "metadata").and_then(|metadata| json::object_at(metadata, "labels"))
+    {
+        json::set(labels, NAME, name);
+    }
+}
+
+/// Each namespace is held until it has been emptied.
+fn create_namespace(object: &mut Value) {
+    json::set(object, "status", json!({"phase": "Active"}));
+    default_namespace(object);
+    let Some(spec) = json::object_at(object, "spec") else { return };
+    let mut finalizers = json::list(spec, "finalizers").to_vec();
+    if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
+        finalizers.push("kubernetes".into());
+    }
+    json::set(spec, "finalizers", finalizers);
+}
+
+/// What a node says about itself, or leaves empty.
+const NODE_INFO: &[&str] = &[
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+];
+
+pub(crate) const NODE: Rules = Rules {
+    default: |object| {
+        json::default(object, "spec", json!({}));
+        if let Some(status) = json::object_at(object, "status") {
+            json::default(status, "daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}));
+            if let Some(info) = json::object_at(status, "nodeInfo") {
+                for field in NODE_INFO {
+                    json::default(info, field, "");
+                }
+            }
+            for field in ["capacity", "allocatable"] {
+                if let Some(list) = status.get_mut(field) {
+                    resources::canonical(list);
+                }
+            }
+            if let Some(capacity) = status.get("capacity").cloned() {
+                json::default(status, "allocatable", capacity);
+            }
+        }
+    },
+    // A node may come with a status: it is the only one who knows it.
+    create: |object| (NODE.default)(object),
+    ..PLAIN
+};
+
+pub(crate) const LEASE: Rules = Rules {
+    default: |object| json::default(object, "spec", json!({})),
+    validate: validate_lease,
+    validate_update: |new, _, errors| validate_lease(new, errors),
+    ..PLAIN
+};
+
+fn validate_lease(object: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, path) = (&object["spec"], Path::new("spec"));
+    if let Some(seconds) = spec["leaseDurationSeconds"].as_i64()
+        && seconds <= 0
+    {
+        errors.push(FieldError::invalid(
+            path.field("leaseDurationSeconds"),
+            seconds,
+            "must be greater than 0",
+        ));
+    }
+    super::not_negative(spec, "leaseTransitions", &path, errors);
+    if !json::text(spec, "preferredHolder").is_empty() && json::text(spec, "strategy").is_empty() {
+        let detail = "may only be specified if `strategy` is defined";
+        errors.push(FieldError::forbidden(path.field("preferredHolder"), detail));
+    }
+}

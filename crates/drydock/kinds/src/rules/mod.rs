@@ -1,0 +1,106 @@
+//! What makes a built-in kind special, beyond its names and its shape.
+
+pub(crate) mod batch;
+pub(crate) mod config;
+pub(crate) mod core;
+pub(crate) mod definition;
+pub(crate) mod event;
+pub(crate) mod pod;
+pub(crate) mod policy;
+pub(crate) mod rbac;
+pub(crate) mod resources;
+pub(crate) mod selector;
+pub(crate) mod service;
+pub(crate) mod storage;
+pub(crate) mod workload;
+
+use drydock_schema::{FieldError, FieldErrorKind};
+use serde_json::Value;
+
+use crate::{names, path::Path};
+
+/// The functions of a row. Each does nothing unless the row says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// Sets what was not given.
+    pub default: fn(&mut Value),
+    /// What the server says at creation.
+    pub create: fn(&mut Value),
+    /// What an update keeps of the old object, beyond status and metadata.
+    pub update: fn(&mut Value, &Value),
+    /// What an update of the status keeps of the old object, beyond everything but the status.
+    pub status: fn(&mut Value, &Value),
+    /// What is wrong with a new object.
+    pub validate: fn(&Value, &mut Vec<FieldError>),
+    /// What is wrong with a change.
+    pub validate_update: fn(&Value, &Value, &mut Vec<FieldError>),
+    /// What is wrong with a change of the status.
+    pub validate_status: fn(&Value, &Value, &mut Vec<FieldError>),
+    /// How long a deleted object lives on, when nobody says.
+    pub grace: fn(&Value) -> Option<i64>,
+}
+
+/// A kind without rules of its own.
+pub(crate) const PLAIN: Rules = Rules {
+    default: |_| {},
+    create: |_| {},
+    update: |_, _| {},
+    status: |_, _| {},
+    validate: |_, _| {},
+    validate_update: |_, _, _| {},
+    validate_status: |_, _, _| {},
+    grace: |_| None,
+};
+
+/// `Unsupported value: "x": supported values: "a", "b"`.
+pub(crate) fn not_supported(path: impl Into<String>, value: &str, supported: &[&str]) -> FieldError {
+    let supported: Vec<_> = supported.iter().map(|value| format!("{value:?}")).collect();
+    let detail = format!("supported values: {}", supported.join(", "));
+    FieldError::new(FieldErrorKind::NotSupported, path, Some(value.into()), detail)
+}
+
+/// `Duplicate value: "x"`.
+pub(crate) fn duplicate(path: impl Into<String>, value: impl Into<Value>) -> FieldError {
+    FieldError::new(FieldErrorKind::Duplicate, path, Some(value.into()), "")
+}
+
+/// `must be greater than or equal to 0`, for a number that is there.
+pub(crate) fn not_negative(object: &Value, field: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    if let Some(number) = object.get(field).and_then(Value::as_i64)
+        && number < 0
+    {
+        errors.push(FieldError::invalid(path.field(field), number, "must be greater than or equal to 0"));
+    }
+}
+
+/// `field is immutable`, when the values at a pointer differ.
+pub(crate) fn immutable(new: &Value, old: &Value, pointer: &str, path: &str, errors: &mut Vec<FieldError>) {
+    if new.pointer(pointer) != old.pointer(pointer) {
+        let value = new.pointer(pointer).cloned().unwrap_or_default();
+        errors.push(FieldError::invalid(path, value, "field is immutable"));
+    }
+}
+
+/// A number of pods, or a part of them in percent.
+pub(crate) fn number_or_percent(value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::String(text) => {
+            for message in names::percent(text) {
+                errors.push(FieldError::invalid(path, text.as_str(), message));
+            }
+        }
+        Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
+            errors.push(FieldError::invalid(path, value.clone(), "must be greater than or equal to 0"));
+        }
+        _ => {}
+    }
+}
+
+/// `must not be greater than 100%`.
+pub(crate) fn at_most_all(value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let percent =
+        value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<i64>().ok());
+    if percent.is_some_and(|percent| percent > 100) {
+        errors.push(FieldError::invalid(path, value.clone(), "must not be greater than 100%"));
+    }
+}

@@ -1,0 +1,377 @@
+//! Services, endpoints and endpoint slices.
+
+use std::net::IpAddr;
+
+use drydock_schema::FieldError;
+use serde_json::{Value, json};
+
+use super::{PLAIN, Rules, duplicate, immutable, not_supported};
+use crate::{json, meta, names, path::Path};
+
+const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+const TYPES: &[&str] = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+
+pub(crate) const SERVICE: Rules = Rules {
+    default: default_service,
+    create: create_service,
+    update: keep_addresses,
+    validate: validate_service,
+    validate_update: update_service,
+    ..PLAIN
+};
+
+pub(crate) const ENDPOINTS: Rules = Rules {
+    default: |object| {
+        for subset in json::list_mut(object, "subsets") {
+            for port in json::list_mut(subset, "ports") {
+                json::default_text(port, "protocol", "TCP");
+            }
+        }
+    },
+    ..PLAIN
+};
+
+pub(crate) const ENDPOINT_SLICE: Rules = Rules {
+    default: |object| {
+        json::default(object, "endpoints", Value::Null);
+        json::default(object, "ports", Value::Null);
+        for port in json::list_mut(object, "ports") {
+            json::default(port, "name", "");
+            json::default(port, "protocol", "TCP");
+        }
+        for endpoint in json::list_mut(object, "endpoints") {
+            json::default(endpoint, "conditions", json!({}));
+        }
+    },
+    validate: validate_slice,
+    validate_update: |new, old, errors| {
+        validate_slice(new, errors);
+        immutable(new, old, "/addressType", "addressType", errors);
+    },
+    ..PLAIN
+};
+
+/// The service wants an address of its own, and has none yet.
+#[must_use]
+pub fn needs_cluster_ip(service: &Value) -> bool {
+    let spec = &service["spec"];
+    json::text(spec, "type") != "ExternalName" && json::text(spec, "clusterIP").is_empty()
+}
+
+/// Gives a service its address.
+pub fn set_cluster_ip(service: &mut Value, address: &str) {
+    if let Some(spec) = json::object_at(service, "spec") {
+        json::set(spec, "clusterIP", address);
+        json::set(spec, "clusterIPs", json!([address]));
+    }
+}
+
+fn default_service(object: &mut Value) {
+    let Some(spec) = json::object_at(object, "spec") else { return };
+    json::default_text(spec, "sessionAffinity", "None");
+    match json::text(spec, "sessionAffinity") {
+        "None" => {
+            json::remove(spec, "sessionAffinityConfig");
+        }
+        "ClientIP" if spec["sessionAffinityConfig"]["clientIP"].get("timeoutSeconds").is_none() => {
+            json::set(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+        }
+        _ => {}
+    }
+    json::default_text(spec, "type", "ClusterIP");
+    for port in json::list_mut(spec, "ports") {
+        json::default_text(port, "protocol", "TCP");
+        let number = port.get("port").cloned().unwrap_or_default();
+        if port.get("targetPort").is_none_or(|target| *target == 0 || *target == "" || target.is_null()) {
+            json::set(port, "targetPort", number);
+        }
+        if port["nodePort"] == 0 {
+            json::remove(port, "nodePort");
+        }
+    }
+    let kind = json::text(spec, "type").to_owned();
+    let outside = matches!(kind.as_str(), "NodePort" | "LoadBalancer")
+        || (kind == "ClusterIP" && !json::list(spec, "externalIPs").is_empty());
+    if outside {
+        json::default_text(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if kind != "ExternalName" {
+        json::default_text(spec, "internalTrafficPolicy", "Cluster");
+    }
+    if kind == "LoadBalancer" {
+        json::default(spec, "allocateLoadBalancerNodePorts", true);
+    }
+    // One address is written twice: alone, and as the first of all.
+    let (address, all) = (json::text(spec, "clusterIP").to_owned(), json::list(spec, "clusterIPs").to_vec());
+    if !address.is_empty() && all.is_empty() {
+        json::set(spec, "clusterIPs", json!([address]));
+    } else if let Some(first) = all.first().filter(|_| address.is_empty()) {
+        json::set(spec, "clusterIP", first.clone());
+    }
+}
+
+fn create_service(object: &mut Value) {
+    json::set(object, "status", json!({"loadBalancer": {}}));
+    if let Some(spec) = object.get_mut("spec")
+        && json::text(spec, "type") != "ExternalName"
+    {
+        json::default(spec, "ipFamilies", json!(["IPv4"]));
+        json::default_text(spec, "ipFamilyPolicy", "SingleStack");
+    }
+}
+
+/// An update that does not name the addresses and ports that the service was given keeps them.
+fn keep_addresses(new: &mut Value, old: &Value) {
+    let old = &old["spec"];
+    let Some(spec) = new.get_mut("spec") else { return };
+    let kind = json::text(spec, "type").to_owned();
+    if kind == "ExternalName" {
+        if json::text(old, "type") != "ExternalName" {
+            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
+            {
+                if spec.get(field) == old.get(field) {
+                    json::remove(spec, field);
+                }
+            }
+        }
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if let Some(value) = old.get(field) {
+            json::default(spec, field, value.clone());
+        }
+    }
+    json::default(spec, "ipFamilies", json!(["IPv4"]));
+    json::default_text(spec, "ipFamilyPolicy", "SingleStack");
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        for port in json::list_mut(spec, "ports") {
+            let same = json::list(old, "ports").iter().find(|candidate| {
+                candidate["port"] == port["port"] && candidate["protocol"] == port["protocol"]
+            });
+            if let Some(number) = same.and_then(|port| port.get("nodePort")) {
+                json::default(port, "nodePort", number.clone());
+            }
+        }
+    }
+}
+
+fn is_headless(spec: &Value) -> bool {
+    json::text(spec, "clusterIP") == "None"
+}
+
+fn validate_service(object: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, path) = (&object["spec"], Path::new("spec"));
+    let kind = json::text(spec, "type");
+    let ports = json::list(spec, "ports");
+    if ports.is_empty() && !is_headless(spec) && kind != "ExternalName" {
+        errors.push(FieldError::required(path.field("ports"), ""));
+    }
+    match kind {
+        "LoadBalancer" | "NodePort" if is_headless(spec) => {
+            let detail = format!("may not be set to 'None' for {kind} services");
+            errors.push(FieldError::invalid("spec.clusterIPs[0]", "None", detail));
+        }
+        "ExternalName" => validate_external_name(spec, &path, errors),
+        _ => {}
+    }
+    validate_ports(spec, &path.field("ports"), errors);
+    meta::validate_labels(json::map(spec, "selector"), &path.field("selector"), errors);
+    let affinity = json::text(spec, "sessionAffinity");
+    if !["ClientIP", "None"].contains(&affinity) {
+        errors.push(not_supported(path.field("sessionAffinity"), affinity, &["ClientIP", "None"]));
+    }
+    validate_addresses(spec, &path, errors);
+    if !TYPES.contains(&kind) {
+        errors.push(not_supported(path.field("type"), kind, TYPES));
+    }
+    let internal = json::text(spec, "internalTrafficPolicy");
+    if !internal.is_empty() && !["Cluster", "Local"].contains(&internal) {
+        errors.push(not_supported(path.field("internalTrafficPolicy"), internal, &["Cluster", "Local"]));
+    }
+    let external = json::text(spec, "externalTrafficPolicy");
+    if !external.is_empty() {
+        let outside =
+            matches!(kind, "NodePort" | "LoadBalancer") || !json::list(spec, "externalIPs").is_empty();
+        let at = path.field("externalTrafficPolicy");
+        if !outside {
+            let detail = "may only be set for externally-accessible services";
+            errors.push(FieldError::invalid(at, external, detail));
+        } else if !["Cluster", "Local"].contains(&external) {
+            errors.push(not_supported(at, external, &["Cluster", "Local"]));
+        }
+    }
+}
+
+fn validate_external_name(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if spec.get(field).is_some() {
+            errors.push(FieldError::forbidden(path.field(field), "may not be set for ExternalName services"));
+        }
+    }
+    let name = json::text(spec, "externalName").trim_end_matches('.');
+    let at = path.field("externalName");
+    if name.is_empty() {
+        errors.push(FieldError::required(at, ""));
+    } else {
+        errors.extend(names::dns_subdomain(name).into_iter().map(|m| FieldError::invalid(at, name, m)));
+    }
+}
+
+fn validate_ports(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let ports = json::list(spec, "ports");
+    let mut seen = Vec::new();
+    for (index, port) in ports.iter().enumerate() {
+        let at = path.index(index);
+        let name = json::text(port, "name");
+        if name.is_empty() && ports.len() > 1 {
+            errors.push(FieldError::required(at.field("name"), ""));
+        } else if !name.is_empty() {
+            let wrong = names::dns_label(name);
+            errors.extend(wrong.into_iter().map(|m| FieldError::invalid(at.field("name"), name, m)));
+            if seen.contains(&name) {
+                errors.push(duplicate(at.field("name"), name));
+            }
+            seen.push(name);
+        }
+        let number = port["port"].as_i64().unwrap_or_default();
+        errors.extend(
+            names::port_number(number).into_iter().map(|m| FieldError::invalid(at.field("port"), number, m)),
+        );
+        let protocol = json::text(port, "protocol");
+        if !PROTOCOLS.contains(&protocol) {
+            errors.push(not_supported(at.field("protocol"), protocol, PROTOCOLS));
+        }
+        let target = at.field("targetPort");
+        match &port["targetPort"] {
+            Value::String(name) => {
+                let wrong = names::port_name(name);
+                errors.extend(wrong.into_iter().map(|m| FieldError::invalid(target, name.as_str(), m)));
+            }
+            other => {
+                let number = other.as_i64().unwrap_or_default();
+                errors.extend(
+                    names::port_number(number).into_iter().map(|m| FieldError::invalid(target, number, m)),
+                );
+            }
+        }
+        if json::text(spec, "type") == "ClusterIP" && port["nodePort"].as_i64().unwrap_or_default() != 0 {
+            let detail = "may not be used when `type` is 'ClusterIP'";
+            errors.push(FieldError::forbidden(at.field("nodePort"), detail));
+        }
+    }
+    for (index, port) in ports.iter().enumerate() {
+        let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
+        if ports[..index].iter().any(|other| same(&other)) {
+            let shown = json!({
+                "Name": "", "Protocol": port["protocol"], "AppProtocol": null, "Port": port["port"],
+                "TargetPort": 0, "NodePort": 0,
+            });
+            errors.push(duplicate(path.index(index), shown));
+        }
+    }
+}
+
+fn validate_addresses(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let list = path.field("clusterIPs");
+    for (index, address) in json::list(spec, "clusterIPs").iter().enumerate() {
+        let text = address.as_str().unwrap_or_default();
+        if text != "None" && text.parse::<IpAddr>().is_err() {
+            let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            errors.push(FieldError::invalid(list.index(index), text, detail));
+        }
+    }
+    let address = json::text(spec, "clusterIP");
+    if let Some(first) = json::list(spec, "clusterIPs").first().and_then(Value::as_str)
+        && !address.is_empty()
+        && first != address
+    {
+        let detail = "first value must match `clusterIP`";
+        errors.push(FieldError::invalid(list, spec["clusterIPs"].clone(), detail));
+    }
+}
+
+fn update_service(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let kind = |service: &Value| json::text(&service["spec"], "type").to_owned();
+    let address = |service: &Value| json::text(&service["spec"], "clusterIP").to_owned();
+    if kind(new) != "ExternalName"
+        && kind(old) != "ExternalName"
+        && address(old) != address(new)
+        && !address(old).is_empty()
+    {
+        let all = new["spec"].get("clusterIPs").cloned().unwrap_or_default();
+        if address(new).is_empty() {
+            let detail = "primary clusterIP can not be unset";
+            errors.push(FieldError::invalid("spec.clusterIPs[0]", all, detail));
+        } else {
+            let detail = "may not change once set";
+            errors.push(FieldError::invalid("spec.clusterIPs[0]", all, detail));
+        }
+    }
+    validate_service(new, errors);
+}
+
+/// Why nothing can be served from an address.
+fn special_address(text: &str) -> Option<&'static str> {
+    let address: IpAddr = text.parse().ok()?;
+    let (link_local, multicast) = match address {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
+    };
+    if address.is_unspecified() {
+        Some("may not be unspecified (0.0.0.0 or ::)")
+    } else if address.is_loopback() {
+        Some("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    } else if link_local {
+        Some("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    } else if multicast {
+        Some("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    } else {
+        None
+    }
+}
+
+fn validate_slice(object: &Value, errors: &mut Vec<FieldError>) {
+    let kinds = ["FQDN", "IPv4", "IPv6"];
+    let kind = json::text(object, "addressType");
+    if kind.is_empty() {
+        errors.push(FieldError::required("addressType", ""));
+    } else if !kinds.contains(&kind) {
+        errors.push(not_supported("addressType", kind, &kinds));
+    }
+    let path = Path::new("endpoints");
+    for (index, endpoint) in json::list(object, "endpoints").iter().enumerate() {
+        let at = path.index(index);
+        let addresses = json::list(endpoint, "addresses");
+        if addresses.is_empty() {
+            errors.push(FieldError::required(at.field("addresses"), "must contain at least 1 address"));
+        }
+        let list = at.field("addresses");
+        for (index, address) in addresses.iter().enumerate() {
+            let text = address.as_str().unwrap_or_default();
+            let good = match (kind, text.parse::<IpAddr>()) {
+                ("IPv4", Ok(IpAddr::V4(_))) | ("IPv6", Ok(IpAddr::V6(_))) | ("FQDN", _) => true,
+                ("IPv4" | "IPv6", _) => false,
+                _ => true,
+            };
+            if !good {
+                errors.push(FieldError::invalid(list, text, format!("must be an {kind} address")));
+            }
+            if let Some(detail) = special_address(text) {
+                errors.push(FieldError::invalid(list.index(index), text, detail));
+            }
+        }
+    }
+    let path = Path::new("ports");
+    for (index, port) in json::list(object, "ports").iter().enumerate() {
+        let at = path.index(index);
+        let name = json::text(port, "name");
+        if !name.is_empty() {
+            let wrong = names::dns_label(name);
+            errors.extend(wrong.into_iter().map(|m| FieldError::invalid(at.field("name"), name, m)));
+        }
+        let protocol = json::text(port, "protocol");
+        if !PROTOCOLS.contains(&protocol) {
+            errors.push(not_supported(at.field("protocol"), protocol, PROTOCOLS));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Deployments, replica sets, stateful sets and daemon sets.
+
+use drydock_schema::FieldError;
+use serde_json::{Value, json};
+
+use super::{
+    PLAIN, Rules, at_most_all, immutable, not_negative, not_supported, number_or_percent, pod, selector,
+    storage,
+};
+use crate::{json, path::Path, selector::LabelSelector};
+
+pub(crate) const DEPLOYMENT: Rules = Rules {
+    default: default_deployment,
+    create: empty_status,
+    status: keep_labels,
+    validate: validate_deployment,
+    validate_update: |new, old, errors| {
+        validate_deployment(new, errors);
+        immutable(new, old, "/spec/selector", "spec.selector", errors);
+    },
+    ..PLAIN
+};
+
+pub(crate) const REPLICA_SET: Rules = Rules {
+    default: default_replica_set,
+    create: |object| json::set(object, "status", json!({"replicas": 0})),
+    validate: validate_replica_set,
+    validate_update: |new, old, errors| {
+        validate_replica_set(new, errors);
+        immutable(new, old, "/spec/selector", "spec.selector", errors);
+    },
+    ..PLAIN
+};
+
+pub(crate) const STATEFUL_SET: Rules = Rules {
+    default: default_stateful_set,
+    create: |object| json::set(object, "status", json!({"availableReplicas": 0, "replicas": 0})),
+    validate: validate_stateful_set,
+    validate_update: update_stateful_set,
+    ..PLAIN
+};
+
+pub(crate) const DAEMON_SET: Rules = Rules {
+    default: default_daemon_set,
+    create: |object| {
+        let status = json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0});
+        json::set(object, "status", status);
+        set_template_generation(object, 1);
+    },
+    update: |new, old| {
+        let changed = new["spec"]["template"] != old["spec"]["template"];
+        let generation =
+            json::text(&old["metadata"]["annotations"], TEMPLATE_GENERATION).parse().unwrap_or(1);
+        set_template_generation(new, if changed { generation + 1 } else { generation });
+    },
+    validate: validate_daemon_set,
+    validate_update: |new, old, errors| {
+        validate_daemon_set(new, errors);
+        immutable(new, old, "/spec/selector", "spec.selector", errors);
+    },
+    ..PLAIN
+};
+
+/// An annotation that says how often the template has changed; long out of use, and still written.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    let annotations =
+        json::object_at(object, "metadata").and_then(|metadata| json::object_at(metadata, "annotations"));
+    if let Some(annotations) = annotations {
+        json::set(annotations, TEMPLATE_GENERATION, generation.to_string());
+    }
+}
+
+fn empty_status(object: &mut Value) {
+    json::set(object, "status", json!({}));
+}
+
+/// The status of a deployment does not change its labels.
+fn keep_labels(new: &mut Value, old: &Value) {
+    let labels = old["metadata"].get("labels").cloned();
+    if let Some(metadata) = new.get_mut("metadata") {
+        match labels {
+            Some(labels) => json::set(metadata, "labels", labels),
+            None => {
+                json::remove(metadata, "labels");
+            }
+        }
+    }
+}
+
+fn default_deployment(object: &mut Value) {
+    let Some(spec) = json::object_at(object, "spec") else { return };
+    json::default(spec, "replicas", 1);
+    if let Some(strategy) = json::object_at(spec, "strategy") {
+        json::default_text(strategy, "type", "RollingUpdate");
+        if json::text(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = json::object_at(strategy, "rollingUpdate")
+        {
+            json::default(rolling, "maxUnavailable", "25%");
+            json::default(rolling, "maxSurge", "25%");
+        }
+    }
+    json::default(spec, "revisionHistoryLimit", 10);
+    json::default(spec, "progressDeadlineSeconds", 600);
+    default_template(spec);
+}
+
+fn default_replica_set(object: &mut Value) {
+    let Some(spec) = json::object_at(object, "spec") else { return };
+    json::default(spec, "replicas", 1);
+    default_template(spec);
+}
+
+fn default_stateful_set(object: &mut Value) {
+    let Some(spec) = json::object_at(object, "spec") else { return };
+    json::default_text(spec, "podManagementPolicy", "OrderedReady");
+    if let Some(strategy) = json::object_at(spec, "updateStrategy") {
+        if json::text(strategy, "type").is_empty() {
+            json::set(strategy, "type", "RollingUpdate");
+            json::default(strategy, "rollingUpdate", json!({}));
+        }
+        if json::text(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = strategy.get_mut("rollingUpdate")
+        {
+            json::default(rolling, "partition", 0);
+        }
+    }
+    if let Some(policy) = json::object_at(spec, "persistentVolumeClaimRetentionPolicy") {
+        json::default_text(policy, "whenDeleted", "Retain");
+        json::default_text(policy, "whenScaled", "Retain");
+    }
+    json::default(spec, "replicas", 1);
+    json::default(spec, "revisionHistoryLimit", 10);
+    json::default(spec, "serviceName", "");
+    default_template(spec);
+    for claim in json::list_mut(spec, "volumeClaimTemplates") {
+        json::default(claim, "apiVersion", "v1");
+        json::default(claim, "kind", "PersistentVolumeClaim");
+        storage::default_claim(claim);
+    }
+}
+
+fn default_daemon_set(object: &mut Value) {
+    let Some(spec) = json::object_at(object, "spec") else { return };
+    if let Some(strategy) = json::object_at(spec, "updateStrategy") {
+        json::default_text(strategy, "type", "RollingUpdate");
+        if json::text(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = json::object_at(strategy, "rollingUpdate")
+        {
+            json::default(rolling, "maxUnavailable", 1);
+            json::default(rolling, "maxSurge", 0);
+        }
+    }
+    json::default(spec, "revisionHistoryLimit", 10);
+    default_template(spec);
+}
+
+/// The template of a specification, which may be missing.
+fn default_template(spec: &mut Value) {
+    if let Some(template) = json::object_at(spec, "template") {
+        json::default(template, "metadata", json!({}));
+        pod::default_template(template);
+    }
+}
+
+fn validate_deployment(object: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, path) = (&object["spec"], Path::new("spec"));
+    not_negative(spec, "replicas", &path, errors);
+    validate_selector_and_template(spec, "deployment", errors);
+    validate_strategy(&spec["strategy"], &path.field("strategy"), errors);
+    not_negative(spec, "minReadySeconds", &path, errors);
+    not_negative(spec, "revisionHistoryLimit", &path, errors);
+    not_negative(spec, "progressDeadlineSeconds", &path, errors);
+    let ready = spec["minReadySeconds"].as_i64().unwrap_or_default();
+    if let Some(deadline) = spec["progressDeadlineSeconds"].as_i64()
+        && deadline <= ready
+    {
+        let at = path.field("progressDeadlineSeconds");
+        errors.push(FieldError::invalid(at, deadline, "must be greater than minReadySeconds"));
+    }
+}
+
+fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let rolling = strategy.get("rollingUpdate");
+    match json::text(strategy, "type") {
+        "Recreate" => {
+            if rolling.is_some() {
+                let detail = "may not be specified when strategy `type` is 'Recreate'";
+                errors.push(FieldError::forbidden(path.field("rollingUpdate"), detail));
+            }
+        }
+        "RollingUpdate" => {
+            let at = path.field("rollingUpdate");
+            let part =
+                |field: &str| rolling.and_then(|rolling| rolling.get(field)).cloned().unwrap_or_default();
+            let (unavailable, surge) = (part("maxUnavailable"), part("maxSurge"));
+            number_or_percent(&unavailable, &at.field("maxUnavailable"), errors);
+            number_or_percent(&surge, &at.field("maxSurge"), errors);
+            if is_zero(&unavailable) && is_zero(&surge) {
+                let detail = "may not be 0 when `maxSurge` is 0";
+                errors.push(FieldError::invalid(at.field("maxUnavailable"), unavailable.clone(), detail));
+            }
+            at_most_all(&unavailable, &at.field("maxUnavailable"), errors);
+        }
+        _ => {
+            let mut error = not_supported(path, "", &["Recreate", "RollingUpdate"]);
+            error.value = Some(json!({"Type": strategy["type"], "RollingUpdate": strategy["rollingUpdate"]}));
+            errors.push(error);
+        }
+    }
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.trim_end_matches('%').parse::<i64>().unwrap_or_default() == 0,
+        other => other.as_i64().unwrap_or_default() == 0,
+    }
+}
+
+fn validate_replica_set(object: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, path) = (&object["spec"], Path::new("spec"));
+    not_negative(spec, "replicas", &path, errors);
+    not_negative(spec, "minReadySeconds", &path, errors);
+    validate_selector_and_template(spec, "deployment", errors);
+}
+
+fn validate_daemon_set(object: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, path) = (&object["spec"], Path::new("spec"));
+    validate_selector_and_template(spec, "daemonset", errors);
+    not_negative(spec, "minReadySeconds", &path, errors);
+    not_negative(spec, "revisionHistoryLimit", &path, errors);
+}
+
+fn validate_stateful_set(object: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, path) = (&object["spec"], Path::new("spec"));
+    let policy = json::text(spec, "podManagementPolicy");
+    if !["OrderedReady", "Parallel"].contains(&policy) {
+        let detail = "must be 'OrderedReady' or 'Parallel'";
+        errors.push(FieldError::invalid(path.field("podManagementPolicy"), policy, detail));
+    }
+    let update = json::text(&spec["updateStrategy"], "type");
+    if !["RollingUpdate", "OnDelete"].contains(&update) {
+        let detail = "must be 'RollingUpdate' or 'OnDelete'";
+        errors.push(FieldError::invalid(
+            path.field("updateStrategy"),
+            spec["updateStrategy"].clone(),
+            detail,
+        ));
+    }
+    not_negative(spec, "replicas", &path, errors);
+    not_negative(spec, "minReadySeconds", &path, errors);
+    not_negative(spec, "revisionHistoryLimit", &path, errors);
+    validate_selector_and_template(spec, "statefulset", errors);
+}
+
+fn update_stateful_set(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    validate_stateful_set(new, errors);
+    let mut same = new["spec"].clone();
+    for field in [
+        "replicas",
+        "template",
+        "updateStrategy",
+        "minReadySeconds",
+        "ordinals",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+    ] {
+        match old["spec"].get(field) {
+            Some(value) => json::set(&mut same, field, value.clone()),
+            None => {
+                json::remove(&mut same, field);
+            }
+        }
+    }
+    if same != old["spec"] {
+        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                      'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                      'minReadySeconds' are forbidden";
+        errors.push(FieldError::forbidden("spec", detail));
+    }
+}
+
+/// What is selected must be what the template makes.
+fn validate_selector_and_template(spec: &Value, kind: &str, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
+    let at = path.field("selector");
+    let given = spec.get("selector").filter(|selector| selector.is_object());
+    match given {
+        None => errors.push(FieldError::required(at, "")),
+        Some(given) => {
+            selector::validate(given, &at, errors);
+            if selector::is_empty(given) {
+                let detail = format!("empty selector is invalid for {kind}");
+                errors.push(FieldError::invalid(at, given.clone(), detail));
+            }
+        }
+    }
+    let template = &spec["template"];
+    let at = path.field("template");
+    match (given, LabelSelector::from_object(given)) {
+        (Some(_), Some(selector)) if !selector.is_empty() => {
+            let labels = &template["metadata"]["labels"];
+            if !selector.matches(|key| labels.get(key).and_then(Value::as_str)) {
+                let detail = "`selector` does not match template `labels`";
+                let metadata = at.field("metadata");
+                errors.push(FieldError::invalid(metadata.field("labels"), labels.clone(), detail));
+            }
+        }
+        (Some(given), None) => {
+            errors.push(FieldError::invalid(path.field("selector"), given.clone(), "invalid label selector"));
+            return;
+        }
+        (None, _) => {
+            let labels = template["metadata"].get("labels").cloned().unwrap_or_default();
+            let metadata = at.field("metadata");
+            let detail = "`selector` does not match template `labels`";
+            errors.push(FieldError::invalid(metadata.field("labels"), labels, detail));
+        }
+        _ => {}
+    }
+    pod::validate_template(template, &at, errors);
+    let at = at.field("spec");
+    let policy = json::text(&template["spec"], "restartPolicy");
+    if policy != "Always" {
+        errors.push(not_supported(at.field("restartPolicy"), policy, &["Always"]));
+    }
+    if template["spec"].get("activeDeadlineSeconds").is_some() {
+        let name = match kind {
+            "daemonset" => "DaemonSet",
+            "statefulset" => "StatefulSet",
+            _ => "ReplicaSet",
+        };
+        let detail = format!("activeDeadlineSeconds in {name} is not Supported");
+        errors.push(FieldError::forbidden(at.field("activeDeadlineSeconds"), detail));
+    }
+}

@@ -1,0 +1,132 @@
+//! The documents of a real API server about the same kinds, recorded from Kubernetes v1.34.
+
+use drydock_kinds::{
+    Registry, discovery,
+    table::{self, Include},
+};
+use serde_json::{Value, json};
+
+const DISCOVERY: &str = include_str!("real/discovery.json");
+const TABLES: &str = include_str!("real/tables.json");
+
+fn recording(text: &str) -> Value {
+    serde_json::from_str(text).expect("a recording is JSON")
+}
+
+fn by_name<'a>(list: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+    list.as_array().expect("a list").iter().map(move |item| (item[field].as_str().expect("a name"), item))
+}
+
+#[test]
+fn resources_are_described_as_a_real_server_describes_them() {
+    let registry = Registry::builtin();
+    let recorded = recording(DISCOVERY);
+    for group in registry.groups() {
+        for version in &group.versions {
+            let path = if group.name.is_empty() {
+                "/api/v1".to_owned()
+            } else {
+                format!("/apis/{}/{version}", group.name)
+            };
+            let ours = discovery::api_resource_list(&registry, &group.name, version).expect("a list");
+            let theirs = &recorded[&path];
+            assert_eq!(ours["groupVersion"], theirs["groupVersion"]);
+            assert_eq!(ours["apiVersion"], theirs["apiVersion"], "{path}");
+            for (name, resource) in by_name(&ours["resources"], "name") {
+                let known = by_name(&theirs["resources"], "name").find(|(known, _)| *known == name);
+                assert_eq!(Some(resource), known.map(|(_, resource)| resource), "{path} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_is_described_as_a_real_server_describes_it() {
+    let ours = discovery::api_group(&Registry::builtin(), "apps").expect("a group");
+    assert_eq!(ours, recording(DISCOVERY)["/apis/apps"]);
+}
+
+#[test]
+fn the_aggregated_form_says_the_same() {
+    let registry = Registry::builtin();
+    let ours = discovery::aggregated(&registry, false);
+    let theirs = &recording(DISCOVERY)["aggregated"];
+    assert_eq!(ours["kind"], theirs["kind"]);
+    assert_eq!(ours["apiVersion"], theirs["apiVersion"]);
+    for group in theirs["items"].as_array().expect("a list") {
+        let name = &group["metadata"]["name"];
+        let ours = ours["items"].as_array().expect("a list");
+        let ours = ours.iter().find(|ours| ours["metadata"]["name"] == *name).expect("a group");
+        for (plural, resource) in by_name(&ours["versions"][0]["resources"], "resource") {
+            let known =
+                by_name(&group["versions"][0]["resources"], "resource").find(|(known, _)| *known == plural);
+            let mut known = known.expect("a resource").1.clone();
+            own_group(&mut known, name, &group["versions"][0]["version"]);
+            assert_eq!(*resource, known, "{plural}");
+        }
+    }
+}
+
+/// A real server leaves out the group and version of a kind where they are those of the resource.
+fn own_group(resource: &mut Value, group: &Value, version: &Value) {
+    if let Some(list) = resource.get_mut("subresources").and_then(Value::as_array_mut) {
+        list.iter_mut().for_each(|subresource| own_group(subresource, group, version));
+    }
+    let kind = &mut resource["responseKind"];
+    if kind["version"] == "" {
+        kind["group"] = group.clone();
+        kind["version"] = version.clone();
+    }
+}
+
+#[test]
+fn tables_have_the_columns_and_cells_of_a_real_server() {
+    let recorded = recording(TABLES);
+    let now = recorded["now"].as_str().expect("a time").parse().expect("a time");
+    let registry = Registry::builtin();
+    registry.install(&recorded["definition"]);
+    let mut wrong = Vec::new();
+    for recorded in recorded["tables"].as_array().expect("a list") {
+        let path = recorded["path"].as_str().expect("a path");
+        let kind = kind_at(&registry, path);
+        let items: Vec<_> =
+            recorded["rows"].as_array().expect("rows").iter().map(|row| &row["object"]).collect();
+        let ours = table::render(&kind, &items, json!({}), now, Include::None);
+        let columns: Vec<_> = by_name(&ours["columnDefinitions"], "name")
+            .map(|(_, column)| json!([column["name"], column["type"], column["format"], column["priority"]]))
+            .collect();
+        assert_eq!(Value::from(columns), recorded["columns"], "{path}");
+        for (ours, theirs) in
+            ours["rows"].as_array().expect("rows").iter().zip(recorded["rows"].as_array().expect("rows"))
+        {
+            for (index, column) in recorded["columns"].as_array().expect("columns").iter().enumerate() {
+                let (ours, theirs) = (&ours["cells"][index], &theirs["cells"][index]);
+                // The recording took a while, so that what is some seconds old is older there.
+                let about = ["Age", "Last Seen", "First Seen", "Restarts"]
+                    .contains(&column[0].as_str().expect("a name"));
+                let same = if about { ours.is_string() == theirs.is_string() } else { ours == theirs };
+                if !same {
+                    wrong.push(format!("{path} {}: ours {ours}, theirs {theirs}", column[0]));
+                }
+            }
+            assert_eq!(ours["conditions"], theirs["conditions"], "{path}");
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The kind that is served at a path.
+fn kind_at(registry: &Registry, path: &str) -> std::sync::Arc<drydock_kinds::Kind> {
+    let parts: Vec<_> = path.trim_start_matches('/').split('/').collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => panic!("{path} is no path of a resource"),
+    };
+    let plural = match rest {
+        ["namespaces", _, plural, ..] => plural,
+        [plural, ..] => plural,
+        [] => panic!("{path} names no resource"),
+    };
+    registry.find(group, version, plural).expect("a known kind")
+}

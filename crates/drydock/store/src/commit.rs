@@ -1,0 +1,286 @@
+//! What a commit expects, and the thread that makes batches of them durable.
+//!
+//! Commits are judged one after the other, each against what the one before it left. In memory that is all. On
+//! disk one thread does it for everyone who is waiting at the moment, writes what came of it with one flush, and
+//! only then publishes and answers: what can be seen is durable, and a hundred writers share one flush.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::Shared;
+use crate::log::{Log, LogError};
+use crate::object::{Event, EventKind, Facets, Key, Revision, Stored};
+
+/// At most that many commits wait for one flush, and at most that many bytes (the last may go over it): enough
+/// that the flush no longer counts, little enough that the first does not wait long for the last.
+const BATCH_COMMITS: usize = 512;
+const BATCH_BYTES: usize = 8 << 20;
+
+/// An object that is to be written: the bytes around the place where the commit's own revision is written in
+/// decimal, which are `head`, the revision, `tail`.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// What stands before the revision.
+    pub head: Vec<u8>,
+    /// What stands after the revision.
+    pub tail: Vec<u8>,
+    /// What selectors look at.
+    pub facets: Facets,
+}
+
+/// What the object has to be for the commit to go ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expect {
+    /// Not there.
+    Absent,
+    /// Last changed by this commit.
+    At(Revision),
+    /// Whatever it is. A deletion still needs something to delete.
+    Any,
+}
+
+/// What is to become of the object.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// It is to be this.
+    Put(Draft),
+    /// It is to be gone; this is the last state, which watches are sent.
+    Delete(Draft),
+}
+
+/// Why nothing has changed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CommitError {
+    /// It was expected to be absent.
+    #[error("{} exists", .0.key)]
+    Exists(Arc<Stored>),
+    /// It was expected to be there.
+    #[error("there is no such object")]
+    Missing,
+    /// It was changed by another commit than expected.
+    #[error("{} was changed at revision {}", .0.key, .0.revision)]
+    Conflict(Arc<Stored>),
+    /// The store takes no more commits.
+    #[error("the store is closed")]
+    Closed,
+    /// It couldn't be written.
+    #[error("the log can't be written")]
+    Io(#[source] Arc<std::io::Error>),
+}
+
+/// Judges one commit against the object as it is and gives the event that it would be.
+fn judge(
+    current: Option<&Arc<Stored>>,
+    key: Key,
+    expect: Expect,
+    change: Change,
+    revision: Revision,
+) -> Result<Arc<Event>, CommitError> {
+    match (expect, current) {
+        (Expect::Absent, Some(current)) => return Err(CommitError::Exists(Arc::clone(current))),
+        (Expect::At(_), None) => return Err(CommitError::Missing),
+        (Expect::At(seen), Some(current)) if seen != current.revision => {
+            return Err(CommitError::Conflict(Arc::clone(current)));
+        }
+        _ => {}
+    }
+    let (kind, draft) = match (change, current) {
+        (Change::Put(draft), None) => (EventKind::Added, draft),
+        (Change::Put(draft), Some(_)) => (EventKind::Modified, draft),
+        (Change::Delete(draft), Some(_)) => (EventKind::Deleted, draft),
+        (Change::Delete(_), None) => return Err(CommitError::Missing),
+    };
+    let digits = revision.to_string();
+    let mut value = Vec::with_capacity(draft.head.len() + digits.len() + draft.tail.len());
+    value.extend_from_slice(&draft.head);
+    value.extend_from_slice(digits.as_bytes());
+    value.extend_from_slice(&draft.tail);
+    let object = Arc::new(Stored { key, revision, value: Bytes::from(value), facets: draft.facets });
+    Ok(Arc::new(Event { revision, kind, object, previous: current.cloned() }))
+}
+
+/// Commits in memory.
+pub(crate) fn now(
+    shared: &Shared,
+    key: Key,
+    expect: Expect,
+    change: Change,
+) -> Result<Arc<Stored>, CommitError> {
+    let writing = shared.writing.lock();
+    let (current, revision) = {
+        let state = shared.state.read();
+        if state.is_closed() {
+            return Err(CommitError::Closed);
+        }
+        (state.get(&key).cloned(), state.revision().next())
+    };
+    let event = judge(current.as_ref(), key, expect, change, revision)?;
+    let object = Arc::clone(&event.object);
+    let wakers = shared.state.write().publish(event);
+    drop(writing);
+    wakers.into_iter().for_each(std::task::Waker::wake);
+    Ok(object)
+}
+
+type Answer = Result<Arc<Stored>, CommitError>;
+
+enum Work {
+    Commit(Box<Pending>),
+    Close,
+}
+
+struct Pending {
+    key: Key,
+    expect: Expect,
+    change: Change,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// The one who writes the log.
+pub(crate) struct Committer {
+    work: mpsc::Sender<Work>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Committer {
+    pub(crate) fn start(shared: Arc<Shared>, log: Log) -> Committer {
+        let (work, queue) = mpsc::channel();
+        let thread =
+            std::thread::Builder::new().name("store".into()).spawn(move || write(&shared, log, &queue));
+        // Without a thread the queue has no reader, and every commit is answered with `Closed`.
+        let thread = thread.inspect_err(|error| tracing::error!(%error, "no thread for the store")).ok();
+        Committer { work, thread: Mutex::new(thread) }
+    }
+
+    pub(crate) async fn commit(&self, key: Key, expect: Expect, change: Change) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let pending = Box::new(Pending { key, expect, change, answer });
+        self.work.send(Work::Commit(pending)).map_err(|_| CommitError::Closed)?;
+        answered.await.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Lets what is queued be written, then ends the thread and with it the hold on the directory.
+    pub(crate) fn close(&self) {
+        // A queue without a reader is closed already.
+        let _ = self.work.send(Work::Close);
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's thread panicked");
+        }
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn write(shared: &Shared, mut log: Log, queue: &mpsc::Receiver<Work>) {
+    let mut closing = false;
+    while !closing && let Ok(first) = queue.recv() {
+        let mut batch = Batch::new(shared);
+        let mut next = Some(first);
+        while let Some(work) = next.take() {
+            match work {
+                Work::Close => closing = true,
+                Work::Commit(pending) => {
+                    batch.take(*pending);
+                    next = if batch.is_full() { None } else { queue.try_recv().ok() };
+                }
+            }
+        }
+        if !batch.finish(&mut log) {
+            break;
+        }
+        if log.is_overgrown() {
+            let present = shared.state.read().present();
+            if let Err(error) = log.compact(&present) {
+                tracing::warn!(%error, "the log can't be compacted and goes on growing");
+            }
+        }
+    }
+    let wakers = shared.state.write().close();
+    wakers.into_iter().for_each(std::task::Waker::wake);
+}
+
+/// Commits that share one flush, judged but not yet seen by anyone.
+struct Batch<'a> {
+    shared: &'a Shared,
+    revision: Revision,
+    events: Vec<(Arc<Event>, oneshot::Sender<Answer>)>,
+    refused: Vec<(CommitError, oneshot::Sender<Answer>)>,
+    /// What the batch itself has made of objects.
+    touched: HashMap<Key, Option<Arc<Stored>>>,
+    bytes: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(shared: &'a Shared) -> Batch<'a> {
+        let revision = shared.state.read().revision();
+        Batch { shared, revision, events: vec![], refused: vec![], touched: HashMap::new(), bytes: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.events.len() >= BATCH_COMMITS || self.bytes >= BATCH_BYTES
+    }
+
+    fn take(&mut self, pending: Pending) {
+        let Pending { key, expect, change, answer } = pending;
+        let current = match self.touched.get(&key) {
+            Some(touched) => touched.clone(),
+            None => self.shared.state.read().get(&key).cloned(),
+        };
+        match judge(current.as_ref(), key, expect, change, self.revision.next()) {
+            Ok(event) => {
+                self.revision = event.revision;
+                self.bytes += event.object.value.len();
+                let left = (event.kind != EventKind::Deleted).then(|| Arc::clone(&event.object));
+                self.touched.insert(event.object.key.clone(), left);
+                self.events.push((event, answer));
+            }
+            Err(error) => self.refused.push((error, answer)),
+        }
+    }
+
+    /// Writes, publishes, answers, in this order. False when the log can no longer be trusted.
+    fn finish(self, log: &mut Log) -> bool {
+        let written = log.append(self.events.iter().map(|(event, _)| &**event));
+        let trusted = !matches!(written, Err(LogError::Broken(_)));
+        match written {
+            Ok(()) => {
+                let mut wakers = Vec::new();
+                {
+                    let mut state = self.shared.state.write();
+                    for (event, _) in &self.events {
+                        wakers.append(&mut state.publish(Arc::clone(event)));
+                    }
+                }
+                wakers.into_iter().for_each(std::task::Waker::wake);
+                for (event, answer) in self.events {
+                    // Whoever no longer waits does not take the commit back.
+                    let _ = answer.send(Ok(Arc::clone(&event.object)));
+                }
+            }
+            Err(LogError::Refused(error) | LogError::Broken(error)) => {
+                tracing::error!(%error, trusted, "the log can't be written");
+                let error = Arc::new(error);
+                for (_, answer) in self.events {
+                    let _ = answer.send(Err(CommitError::Io(Arc::clone(&error))));
+                }
+            }
+        }
+        // A refusal may rest on a commit of this very batch, so it is said after that can be seen.
+        for (error, answer) in self.refused {
+            let _ = answer.send(Err(error));
+        }
+        trusted
+    }
+}

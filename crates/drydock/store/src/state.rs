@@ -1,0 +1,276 @@
+//! The maps, the history, and how an older revision is had from them.
+//!
+//! There is one persistent map per resource, so a reader takes a copy in constant time and leaves. The history
+//! is kept per resource too; an older revision is the present map with the later events undone. No map is kept
+//! per revision: that would cost some kilobytes for each event, and hardly any revision is ever asked for again.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::task::Waker;
+
+use imbl::OrdMap;
+use parking_lot::Mutex;
+
+use crate::object::{Event, EventKind, Key, Listing, Page, Range, Revision, Stored};
+use crate::watch::Waiting;
+
+/// The objects of one resource by namespace and name.
+pub(crate) type Objects = OrdMap<(Arc<str>, Arc<str>), Arc<Stored>>;
+
+/// The revision asked for is no longer known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("revision {requested} has been compacted; the oldest that is known is {oldest}")]
+pub struct Compacted {
+    /// What was asked for.
+    pub requested: Revision,
+    /// What can be had.
+    pub oldest: Revision,
+}
+
+/// Everything that was stored at one revision.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    revision: Revision,
+    shelves: BTreeMap<Arc<str>, Objects>,
+}
+
+impl Snapshot {
+    /// As of when.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The objects by resource, namespace and name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Stored>> {
+        self.shelves.values().flat_map(|objects| objects.values())
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.shelves.values().map(OrdMap::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.shelves.values().all(OrdMap::is_empty)
+    }
+}
+
+/// One resource: its objects and its part of the history.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    objects: Objects,
+    /// The last change of any of them.
+    changed: Revision,
+    pub(crate) events: VecDeque<Arc<Event>>,
+    /// The newest event that `events` no longer has.
+    pub(crate) forgotten: Revision,
+    /// Behind its own lock, because watches go to sleep while they hold the state for reading only.
+    pub(crate) waiting: Mutex<Waiting>,
+}
+
+pub(crate) struct State {
+    revision: Revision,
+    oldest: Revision,
+    shelves: HashMap<Arc<str>, Shelf>,
+    /// The resources of the events that are kept, oldest first: in this order they are forgotten.
+    order: VecDeque<Arc<str>>,
+    history: usize,
+    /// Commits are counted from here.
+    started: Revision,
+    closed: bool,
+}
+
+impl State {
+    pub(crate) fn new(history: usize) -> State {
+        State {
+            revision: Revision(1),
+            oldest: Revision(1),
+            shelves: HashMap::new(),
+            order: VecDeque::new(),
+            // An event has to be kept at least until its watchers, who are woken after it, had a look.
+            history: history.max(1),
+            started: Revision(1),
+            closed: false,
+        }
+    }
+
+    pub(crate) fn restored(snapshot: Snapshot, history: usize) -> State {
+        let mut state = State::new(history);
+        state.start_at(snapshot.revision);
+        for (resource, objects) in snapshot.shelves {
+            let changed = objects.values().map(|object| object.revision).max().unwrap_or_default();
+            let forgotten = snapshot.revision;
+            state.shelves.insert(resource, Shelf { objects, changed, forgotten, ..Shelf::default() });
+        }
+        state
+    }
+
+    /// Of a state that is being restored: there is nothing known before this revision.
+    pub(crate) fn start_at(&mut self, revision: Revision) {
+        self.revision = revision;
+        self.oldest = revision;
+        self.started = revision;
+    }
+
+    /// Of a state that is being restored: the rest is new.
+    pub(crate) fn restored_fully(&mut self) {
+        self.started = self.revision;
+    }
+
+    /// Of a state that is being restored: an object that was there at the start.
+    pub(crate) fn place(&mut self, object: Arc<Stored>) {
+        let start = self.oldest;
+        let shelf = self.shelves.entry(Arc::clone(&object.key.resource)).or_default();
+        shelf.changed = shelf.changed.max(object.revision);
+        shelf.forgotten = start;
+        shelf.objects.insert(place_of(&object.key), object);
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub(crate) fn oldest(&self) -> Revision {
+        self.oldest
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.revision.0 - self.started.0
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(crate) fn resource_revision(&self, resource: &str) -> Revision {
+        self.shelves.get(resource).map_or(Revision(0), |shelf| shelf.changed)
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
+        self.shelves.get(&key.resource)?.objects.get(&place_of(key))
+    }
+
+    pub(crate) fn shelf(&self, resource: &str) -> Option<&Shelf> {
+        self.shelves.get(resource)
+    }
+
+    /// The shelf, made where there is none yet, so that a watch has something to wait at.
+    pub(crate) fn ensure_shelf(&mut self, resource: &Arc<str>) -> &mut Shelf {
+        self.shelves.entry(Arc::clone(resource)).or_default()
+    }
+
+    /// Makes the next event true and gives whom to tell, once the lock is let go.
+    pub(crate) fn publish(&mut self, event: Arc<Event>) -> Vec<Waker> {
+        debug_assert_eq!(event.revision, self.revision.next());
+        let key = &event.object.key;
+        let shelf = self.shelves.entry(Arc::clone(&key.resource)).or_default();
+        match event.kind {
+            EventKind::Deleted => shelf.objects.remove(&place_of(key)),
+            EventKind::Added | EventKind::Modified => {
+                shelf.objects.insert(place_of(key), Arc::clone(&event.object))
+            }
+        };
+        shelf.changed = event.revision;
+        let wakers = shelf.waiting.get_mut().take_for(&key.namespace);
+        self.order.push_back(Arc::clone(&key.resource));
+        self.revision = event.revision;
+        shelf.events.push_back(event);
+        while self.order.len() > self.history {
+            self.forget_oldest();
+        }
+        wakers
+    }
+
+    /// Forgets the history up to `floor` and gives the watches to wake: one that missed something must say so.
+    pub(crate) fn compact(&mut self, floor: Revision) -> Vec<Waker> {
+        while self.oldest < floor.min(self.revision) {
+            self.forget_oldest();
+        }
+        self.shelves.values_mut().flat_map(|shelf| shelf.waiting.get_mut().take_all()).collect()
+    }
+
+    pub(crate) fn close(&mut self) -> Vec<Waker> {
+        self.closed = true;
+        self.shelves.values_mut().flat_map(|shelf| shelf.waiting.get_mut().take_all()).collect()
+    }
+
+    fn forget_oldest(&mut self) {
+        let shelf = self.order.pop_front().and_then(|resource| self.shelves.get_mut(&resource));
+        if let Some((shelf, event)) =
+            shelf.and_then(|shelf| shelf.events.pop_front().map(|event| (shelf, event)))
+        {
+            shelf.forgotten = event.revision;
+            self.oldest = event.revision;
+        }
+    }
+
+    /// The objects of one resource as of `at`, and of which revision they really are.
+    pub(crate) fn objects_at(
+        &self,
+        resource: &str,
+        at: Option<Revision>,
+    ) -> Result<(Revision, Objects), Compacted> {
+        let at = self.known(at.unwrap_or(self.revision))?;
+        Ok((at, self.shelves.get(resource).map(|shelf| shelf.at(at)).unwrap_or_default()))
+    }
+
+    pub(crate) fn snapshot(&self, at: Revision) -> Result<Snapshot, Compacted> {
+        Ok(self.as_of(self.known(at)?))
+    }
+
+    /// The snapshot that can always be had.
+    pub(crate) fn present(&self) -> Snapshot {
+        self.as_of(self.revision)
+    }
+
+    fn as_of(&self, revision: Revision) -> Snapshot {
+        let shelves = self.shelves.iter().map(|(resource, shelf)| (Arc::clone(resource), shelf.at(revision)));
+        Snapshot { revision, shelves: shelves.collect() }
+    }
+
+    pub(crate) fn known(&self, requested: Revision) -> Result<Revision, Compacted> {
+        if requested < self.oldest {
+            return Err(Compacted { requested, oldest: self.oldest });
+        }
+        Ok(requested.min(self.revision))
+    }
+}
+
+impl Shelf {
+    fn at(&self, at: Revision) -> Objects {
+        let mut objects = self.objects.clone();
+        for event in self.events.iter().rev().take_while(|event| event.revision > at) {
+            match &event.previous {
+                Some(previous) => objects.insert(place_of(&previous.key), Arc::clone(previous)),
+                None => objects.remove(&place_of(&event.object.key)),
+            };
+        }
+        objects
+    }
+}
+
+fn place_of(key: &Key) -> (Arc<str>, Arc<str>) {
+    (Arc::clone(&key.namespace), Arc::clone(&key.name))
+}
+
+/// Takes a page of `objects`.
+pub(crate) fn page_of(objects: &Objects, revision: Revision, range: &Range, page: &Page) -> Listing {
+    let namespace = range.namespace.as_ref();
+    let first = namespace.map(|namespace| (Arc::clone(namespace), Arc::from("")));
+    let start = match (&page.after, first) {
+        (Some(after), Some(first)) if *after < first => Bound::Included(first),
+        (Some(after), _) => Bound::Excluded(after.clone()),
+        (None, Some(first)) => Bound::Included(first),
+        (None, None) => Bound::Unbounded,
+    };
+    let mut rest = objects
+        .range((start, Bound::Unbounded))
+        .map(|(_, object)| object)
+        .take_while(|object| namespace.is_none_or(|namespace| *namespace == object.key.namespace));
+    let items: Vec<_> = rest.by_ref().take(page.limit.unwrap_or(usize::MAX)).cloned().collect();
+    // Without a limit the iterator is spent; asking it again would only start the count over.
+    let remaining = if page.limit.is_some_and(|limit| items.len() == limit) { rest.count() } else { 0 };
+    Listing { revision, items, more: remaining > 0, remaining }
+}

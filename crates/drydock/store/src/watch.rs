@@ -1,0 +1,184 @@
+//! A cursor into the history that wakes when its range changes.
+//!
+//! A watch has no queue that a writer would have to fill: it reads the history of its resource from where it
+//! was. Many watches therefore cost a writer only the waking of those whose namespace it wrote to, and share the
+//! events. The price is that a watch which sleeps through as much history as is kept has to say [`Lagged`].
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use futures::Stream;
+
+use crate::Shared;
+use crate::object::{Event, Range, Revision};
+use crate::state::{Compacted, Shelf};
+
+/// How many events a watch takes at once: few enough that the lock is held for microseconds.
+const BATCH: usize = 64;
+
+/// Events that the watch had yet to deliver are forgotten. It has ended; whoever reads it lists anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the watch was at revision {at}, and events up to {forgotten} have been compacted")]
+pub struct Lagged {
+    /// Up to where the watch had come.
+    pub at: Revision,
+    /// Up to where events are gone.
+    pub forgotten: Revision,
+}
+
+/// The watches of one resource that sleep, by the namespace they look at.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    wakers: HashMap<Option<Arc<str>>, HashMap<u64, Waker>>,
+}
+
+impl Waiting {
+    /// Those to wake when something in `namespace` changed.
+    pub(crate) fn take_for(&mut self, namespace: &Arc<str>) -> Vec<Waker> {
+        if self.wakers.is_empty() {
+            return Vec::new();
+        }
+        let everywhere = self.wakers.remove(&None);
+        let here = self.wakers.remove(&Some(Arc::clone(namespace)));
+        everywhere.into_iter().chain(here).flat_map(HashMap::into_values).collect()
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.wakers).into_values().flat_map(HashMap::into_values).collect()
+    }
+
+    fn add(&mut self, namespace: Option<Arc<str>>, id: u64, waker: Waker) -> Option<Waker> {
+        self.wakers.entry(namespace).or_default().insert(id, waker)
+    }
+
+    fn remove(&mut self, namespace: &Option<Arc<str>>, id: u64) -> Option<Waker> {
+        let sleepers = self.wakers.get_mut(namespace)?;
+        let waker = sleepers.remove(&id);
+        if sleepers.is_empty() {
+            self.wakers.remove(namespace);
+        }
+        waker
+    }
+}
+
+/// The events of a range, as a stream that ends only when the store is closed, or after [`Lagged`].
+pub struct Watch {
+    shared: Arc<Shared>,
+    range: Range,
+    id: u64,
+    /// Every event of the range up to here has been delivered or is in `ready`.
+    cursor: Revision,
+    ready: VecDeque<Arc<Event>>,
+    ended: bool,
+}
+
+impl Watch {
+    pub(crate) fn start(shared: Arc<Shared>, range: Range, from: Revision) -> Result<Watch, Compacted> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        {
+            let mut state = shared.state.write();
+            state.known(from)?;
+            state.ensure_shelf(&range.resource);
+        }
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(Watch { shared, range, id, cursor: from, ready: VecDeque::new(), ended: false })
+    }
+
+    /// A revision up to which every event of the range has been delivered: what a bookmark may say. It moves on
+    /// with changes elsewhere, too.
+    pub fn progress(&self) -> Revision {
+        if let Some(next) = self.ready.front() {
+            return Revision(next.revision.0 - 1);
+        }
+        let state = self.shared.state.read();
+        let Some(shelf) = state.shelf(&self.range.resource) else { return self.cursor };
+        if self.ended || shelf.forgotten > self.cursor {
+            return self.cursor;
+        }
+        match self.unseen(shelf).next() {
+            Some(next) => Revision(next.revision.0 - 1),
+            None => state.revision().max(self.cursor),
+        }
+    }
+
+    fn unseen<'a>(&'a self, shelf: &'a Shelf) -> impl Iterator<Item = &'a Arc<Event>> {
+        let start = shelf.events.partition_point(|event| event.revision <= self.cursor);
+        shelf.events.range(start..).filter(|event| self.range.contains(&event.object.key))
+    }
+
+    /// Takes what there is, or goes to sleep. Both under the lock, so that no event falls in between.
+    fn refill(&mut self, context: &Context<'_>) -> Result<Refill, Lagged> {
+        // A waker may hold the last of a task, and with it another watch: it is dropped after the lock.
+        let _replaced;
+        let shared = Arc::clone(&self.shared);
+        let state = shared.state.read();
+        let Some(shelf) = state.shelf(&self.range.resource) else { return Ok(Refill::Closed) };
+        if shelf.forgotten > self.cursor {
+            return Err(Lagged { at: self.cursor, forgotten: shelf.forgotten });
+        }
+        let batch: Vec<_> = self.unseen(shelf).take(BATCH).cloned().collect();
+        self.cursor = match batch.last() {
+            Some(last) if batch.len() == BATCH => last.revision,
+            _ => state.revision().max(self.cursor),
+        };
+        self.ready.extend(batch);
+        if !self.ready.is_empty() {
+            Ok(Refill::Ready)
+        } else if state.is_closed() {
+            Ok(Refill::Closed)
+        } else {
+            _replaced =
+                shelf.waiting.lock().add(self.range.namespace.clone(), self.id, context.waker().clone());
+            Ok(Refill::Asleep)
+        }
+    }
+}
+
+enum Refill {
+    Ready,
+    Asleep,
+    Closed,
+}
+
+impl Stream for Watch {
+    type Item = Result<Arc<Event>, Lagged>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ready.is_empty() && !self.ended {
+            match self.refill(context) {
+                Ok(Refill::Ready) => {}
+                Ok(Refill::Asleep) => return Poll::Pending,
+                Ok(Refill::Closed) => self.ended = true,
+                Err(lagged) => {
+                    self.ended = true;
+                    return Poll::Ready(Some(Err(lagged)));
+                }
+            }
+        }
+        Poll::Ready(self.ready.pop_front().map(Ok))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // As above, the waker goes after the lock.
+        let _waker = {
+            let state = self.shared.state.read();
+            state
+                .shelf(&self.range.resource)
+                .and_then(|shelf| shelf.waiting.lock().remove(&self.range.namespace, self.id))
+        };
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch")
+            .field("range", &self.range)
+            .field("cursor", &self.cursor)
+            .finish_non_exhaustive()
+    }
+}

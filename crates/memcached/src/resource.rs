@@ -1,0 +1,202 @@
+//! What people write and read. The doc comments become `kubectl explain`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::ResourceRequirements,
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
+};
+use kube_derive::{CustomResource, KubeSchema};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::validate::{
+    IMAGE_NOT_A_REPOSITORY, MAX_IMAGE, MAX_NAME, MAX_SIZE, MAX_VERSION, NAME_MESSAGE, SIZE_TOO_LARGE,
+    SIZE_TOO_SMALL, VERSION_MISSING, VERSION_NOT_A_TAG,
+};
+
+/// What is wanted of a set of memcached nodes.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "cache.example.com",
+    version = "v1alpha1",
+    kind = "Memcached",
+    plural = "memcacheds",
+    singular = "memcached",
+    shortname = "mc",
+    category = "ballast",
+    namespaced,
+    doc = "A set of memcached nodes of one version, with a Service under which clients find them.",
+    status = "MemcachedStatus",
+    derive = "PartialEq",
+    scale(
+        spec_replicas_path = ".spec.size",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", description = "How many nodes are wanted"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#,
+        description = "Whether every node is up and of the wanted version"
+    ),
+    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version", description = "The version wanted"),
+    printcolumn(
+        name = "Nodes",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "How many nodes answer",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#,
+        description = "Why it is ready or not",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new(name_rule()).message(NAME_MESSAGE),
+    attr = r#"x_kube(crates(kube_core = "::kube_core"))"#,
+    crates(kube = "::kube_derive", kube_core = "::kube_core")
+)]
+#[x_kube(crates(kube_core = "::kube_core"))]
+#[x_kube(
+    validation = Rule::new("has(self.version) && self.version != ''")
+        .message(VERSION_MISSING)
+        .reason(Reason::FieldValueRequired)
+        .field_path(".version")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MemcachedSpec {
+    /// How many nodes there should be. `kubectl scale` sets it too.
+    #[x_kube(validation = Rule::new("self > 0").message(SIZE_TOO_SMALL))]
+    #[x_kube(validation = Rule::new(format!("self <= {MAX_SIZE}")).message(SIZE_TOO_LARGE.as_str()))]
+    pub size: i32,
+
+    /// The version of memcached to run: the tag of its image, such as `1.6.38`. It must be specified.
+    /// A change of it replaces the nodes one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "version_schema")]
+    pub version: Option<String>,
+
+    /// The image to run, without a tag: `memcached`, or a mirror such as `registry.example.com:5000/library/memcached`.
+    /// Defaults to `memcached`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "image_schema")]
+    pub image: Option<String>,
+
+    /// What each node may use. Where nothing is said, a node asks for 100m of CPU and 96Mi of memory, and may use
+    /// 128Mi of memory: 64 MB of them hold the cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "resources_schema")]
+    pub resources: Option<Resources>,
+}
+
+/// What a container asks for and may use.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct Resources {
+    /// What it may use at most, by resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<BTreeMap<String, Quantity>>,
+    /// What it is sure to get, by resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<BTreeMap<String, Quantity>>,
+}
+
+impl From<Resources> for ResourceRequirements {
+    fn from(resources: Resources) -> Self {
+        ResourceRequirements { limits: resources.limits, requests: resources.requests, claims: None }
+    }
+}
+
+/// What is known of a set of memcached nodes.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[x_kube(crates(kube_core = "::kube_core"))]
+#[serde(rename_all = "camelCase")]
+pub struct MemcachedStatus {
+    /// The names of the memcached pods.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub nodes: Vec<String>,
+
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// How many nodes there are.
+    #[serde(default)]
+    pub replicas: i32,
+
+    /// How many nodes answer.
+    #[serde(default)]
+    pub ready_replicas: i32,
+
+    /// The label selector of the pods, for whoever scales by a metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+
+    /// The version that every node runs. During an upgrade, the version before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+
+    /// What is known: `Ready` (every node is up and of the wanted version), `Progressing` (a change is on its way),
+    /// `Degraded` (something is wrong that will not pass by itself).
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}
+
+fn name_rule() -> String {
+    format!(
+        "size(self.metadata.name) <= {MAX_NAME} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
+    )
+}
+
+/// Not `required`, and no default: an absent version gets the message that a person can read.
+fn version_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": MAX_VERSION,
+        "x-kubernetes-validations": [{
+            "rule": "self == '' || self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')",
+            "message": VERSION_NOT_A_TAG,
+        }],
+    })
+}
+
+fn image_schema(_: &mut SchemaGenerator) -> Schema {
+    // Host with an optional port, then path components of lower-case letters and digits with single separators.
+    let host = "[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?/";
+    let component = "[a-z0-9]+([._-]+[a-z0-9]+)*";
+    json_schema!({
+        "type": "string",
+        "maxLength": MAX_IMAGE,
+        "x-kubernetes-validations": [{
+            "rule": format!("self.matches('^({host})?{component}(/{component})*$')"),
+            "message": IMAGE_NOT_A_REPOSITORY,
+        }],
+    })
+}
+
+fn resources_schema(_: &mut SchemaGenerator) -> Schema {
+    let amounts = |description: &str| {
+        json_schema!({
+            "type": "object",
+            "description": description,
+            "additionalProperties": {
+                "pattern": r"^(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$",
+                "minimum": 0,
+                "x-kubernetes-int-or-string": true,
+            },
+        })
+    };
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "limits": amounts("What it may use at most, by resource: `memory: 128Mi`."),
+            "requests": amounts("What it is sure to get, by resource: `cpu: 100m`."),
+        },
+    })
+}

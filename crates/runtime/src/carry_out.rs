@@ -1,0 +1,302 @@
+//! Carrying a plan out: in order, up to the first failure.
+//!
+//! **What always holds.** A step that would change nothing is skipped without a request. After a failure nothing is
+//! done any more but the status, which people need then most. What was written is remembered before the next step
+//! begins, so that no later view is older than it. A minted value exists in the request that creates it and nowhere
+//! else.
+
+use std::time::Duration;
+
+use ballast_operator::{
+    Action, Change, Class, Effect, EventType, Failed, Failure, KindRef, Material, Object, Operator, Settled, Target,
+    Verdict, View, rivals,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use kube::Resource as _;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    engine::{About, Engine},
+    events::{Note, Sayer},
+    failure::Refusal,
+    key::Key,
+    memory::{Memory, What},
+    sources::Random,
+    write::{Removed, Writer},
+};
+
+/// What came of carrying a plan out.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// The step that failed first.
+    pub(crate) failed: Option<Failed>,
+    /// How long the server asked us to wait.
+    pub(crate) retry_after: Option<Duration>,
+    /// The steps that did something, as they are called.
+    pub(crate) done: Vec<String>,
+    /// Whether anything was changed that a plan looks at, other than the status that this plan asked for.
+    pub(crate) changed: bool,
+}
+
+/// What a plan is carried out with.
+pub(crate) struct Hands<'h, O: Operator> {
+    pub(crate) operator: &'h O,
+    pub(crate) key: &'h Key,
+    pub(crate) view: &'h View<O::Resource>,
+    pub(crate) memory: &'h Mutex<Memory>,
+    pub(crate) writer: &'h Writer,
+    pub(crate) engine: &'h dyn Engine,
+    pub(crate) sayer: &'h Sayer,
+    pub(crate) random: &'h dyn Random,
+}
+
+impl<O: Operator> Hands<'_, O> {
+    /// Carries out the steps of a settled plan.
+    pub(crate) async fn carry_out(&self, plan: &[Settled<'_>]) -> Carried {
+        let mut carried = Carried::default();
+        for settled in plan {
+            let is_status = matches!(settled.step.effect, Effect::Status(_));
+            if carried.failed.is_some() && !is_status {
+                continue;
+            }
+            let result = match &settled.verdict {
+                Verdict::Nothing | Verdict::Timing => continue,
+                Verdict::Refused { why } => Err(Refusal::new(Class::Terminal, why.clone())),
+                Verdict::Change(_) | Verdict::Done => self.step(settled).await,
+            };
+            let headline = settled.step.headline();
+            match result {
+                Ok(()) => {
+                    tracing::info!(step = headline, because = settled.step.because, "done");
+                    carried.changed |= !is_status && !matches!(settled.step.effect, Effect::Event { .. });
+                    carried.done.push(headline);
+                }
+                Err(refusal) => {
+                    if carried.failed.is_none() {
+                        carried.retry_after = refusal.retry_after;
+                        carried.failed = Some(Failed { step: headline, failure: refusal.failure });
+                    }
+                }
+            }
+        }
+        carried
+    }
+
+    async fn step(&self, settled: &Settled<'_>) -> Result<(), Refusal> {
+        match &settled.step.effect {
+            Effect::Apply(object) => self.apply(object, &settled.verdict).await,
+            Effect::Mint { secret, key, what } => self.mint(secret, key, what).await,
+            Effect::Remove { target, .. } => self.remove(target).await,
+            Effect::Act(action) => self.act(action).await,
+            Effect::Status(status) => {
+                let uid = self.view.resource.meta().uid.clone().unwrap_or_default();
+                let own = KindRef::of::<O::Resource>();
+                let written = self.writer.status(&own, self.key, &uid, status).await;
+                self.remember(&own, self.key, written.map(|written| written.metadata.version))
+            }
+            Effect::Event { type_, reason, action, note } => {
+                self.say(*type_, reason, action, note);
+                Ok(())
+            }
+            Effect::Hold { finalizer } => {
+                self.finalizers(|taken| taken.push(finalizer.clone())).await
+            }
+            Effect::Release { finalizer } => {
+                self.finalizers(|taken| taken.retain(|other| other != finalizer)).await
+            }
+            Effect::LookAgain(_) => Ok(()),
+        }
+    }
+
+    async fn apply(&self, object: &Object, verdict: &Verdict) -> Result<(), Refusal> {
+        let kind = self.kind_of(object)?;
+        let key = Key::new(object.namespace(), object.name());
+        self.announce_taking(object, verdict);
+        let written = self.writer.apply(&kind, &key, object).await;
+        self.remember(&kind, &key, written.map(|written| written.metadata.version))
+    }
+
+    /// Says whose values are about to be replaced, and counts it.
+    fn announce_taking(&self, object: &Object, verdict: &Verdict) {
+        let Verdict::Change(Change::Fields(_)) = verdict else { return };
+        let Some(live) = self.view.children.counterpart(object) else { return };
+        // A field of ours that we ourselves want otherwise now is not taken from anyone: rivals are only those whose
+        // own entry has the field.
+        let rivals = rivals(live.value(), object.value(), O::FIELD_MANAGER);
+        if rivals.is_empty() {
+            return;
+        }
+        let name = object.to_string();
+        self.memory.lock().contests.flipped(&name, &rivals, Instant::now());
+        let mut managers: Vec<&str> = rivals.iter().map(|rival| rival.manager.as_str()).collect();
+        managers.dedup();
+        let paths: Vec<&str> = rivals.iter().map(|rival| rival.path.as_str()).collect();
+        let note = format!("put {} of {name} back, which {} had changed", paths.join(", "), managers.join(" and "));
+        self.say(EventType::Warning, "FieldsTakenBack", "Apply", &note);
+    }
+
+    fn kind_of(&self, object: &Object) -> Result<KindRef, Refusal> {
+        let mut kinds = self.operator.relations().into_iter().map(|relation| relation.kind);
+        kinds.find(|kind| kind.is(object.api_version(), object.kind())).ok_or_else(|| {
+            Refusal::new(Class::Bug, format!("{object} is of a kind that is not in the operator's relations"))
+        })
+    }
+
+    /// Adds one value to a Secret, unless it is there. The revision that was read guards against a second one.
+    async fn mint(&self, secret: &str, entry: &str, what: &Material) -> Result<(), Refusal> {
+        let kind = KindRef::of::<Secret>();
+        let key = self.key.beside(secret, true);
+        let Some(live) = self.writer.read(&kind, &key).await? else {
+            return Err(Refusal::new(Class::Retry, format!("the Secret {key} is not there")));
+        };
+        if live.value().get("data").is_some_and(|data| data.get(entry).is_some()) {
+            return Ok(());
+        }
+        let value = make(what, self.random)?;
+        let body = json!({
+            "metadata": {"resourceVersion": live.resource_version(), "uid": live.uid()},
+            "data": {entry: BASE64_STANDARD.encode(value)},
+        });
+        let written = self.writer.merge(&kind, &key, &body).await;
+        self.remember(&kind, &key, written.map(|written| written.metadata.version))
+    }
+
+    async fn remove(&self, target: &Target) -> Result<(), Refusal> {
+        let key = Key::new(target.namespace.as_deref(), &target.name);
+        match self.writer.remove(target).await {
+            Ok(Removed::Gone) => {
+                let gone = What::Gone(target.uid.as_str().into());
+                self.memory.lock().expect(&target.kind, &key, gone);
+                Ok(())
+            }
+            Ok(Removed::Going(version)) => self.remember(&target.kind, &key, Ok(version)),
+            Err(refusal) => {
+                // It is no longer what was seen, or nobody knows: look at what it is before deciding again.
+                if refusal.uncertain || refusal.is(409) {
+                    self.memory.lock().expect(&target.kind, &key, What::Unknown);
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn act(&self, action: &Action) -> Result<(), Refusal> {
+        let done = self.engine.act(self.about(), action).await;
+        done.map_err(|failure| Refusal { failure, code: None, retry_after: None, uncertain: false })
+    }
+
+    /// What the engine is told of the resource.
+    pub(crate) fn about(&self) -> About<'_> {
+        About { namespace: self.view.namespace(), name: self.view.name(), children: &self.view.children }
+    }
+
+    async fn finalizers(&self, change: impl FnOnce(&mut Vec<String>)) -> Result<(), Refusal> {
+        let meta = self.view.resource.meta();
+        let mut taken = meta.finalizers.clone().unwrap_or_default();
+        change(&mut taken);
+        let body = json!({
+            "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": taken}
+        });
+        let own = KindRef::of::<O::Resource>();
+        let written = self.writer.merge(&own, self.key, &body).await;
+        self.remember(&own, self.key, written.map(|written| written.metadata.version))
+    }
+
+    /// No view from now on is older than this write.
+    fn remember(&self, kind: &KindRef, key: &Key, written: Result<String, Refusal>) -> Result<(), Refusal> {
+        match written {
+            Ok(version) => {
+                self.memory.lock().wrote(kind, key, &version);
+                Ok(())
+            }
+            Err(refusal) => {
+                if refusal.uncertain || refusal.is(409) {
+                    self.memory.lock().expect(kind, key, What::Unknown);
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    fn say(&self, type_: EventType, reason: &str, action: &str, note: &str) {
+        self.sayer.say(Note {
+            regarding: reference(&self.view.resource),
+            type_,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            note: note.to_owned(),
+        });
+    }
+}
+
+fn reference<R: kube::Resource<DynamicType = ()>>(resource: &R) -> ObjectReference {
+    ObjectReference { resource_version: None, ..resource.object_ref(&()) }
+}
+
+/// Letters and digits that are hard to take for one another are all the same kept: whoever copies a password by
+/// hand does so once.
+const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// Makes a secret value.
+fn make(what: &Material, random: &dyn Random) -> Result<Vec<u8>, Failure> {
+    let fill = |bytes: &mut [u8]| {
+        random.fill(bytes).map_err(|error| Failure::new(Class::Retry, error.to_string()))
+    };
+    match what {
+        Material::Bytes { length } => {
+            let mut bytes = vec![0; usize::from(*length)];
+            fill(&mut bytes)?;
+            Ok(bytes)
+        }
+        Material::Password { length } => {
+            let mut password = Vec::with_capacity(usize::from(*length));
+            let mut bytes = [0; 64];
+            while password.len() < usize::from(*length) {
+                fill(&mut bytes)?;
+                // 248 is four times 62: what is above would make the first letters likelier than the others.
+                let fair = bytes.iter().filter(|byte| **byte < 248);
+                let letters = fair.map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()]);
+                password.extend(letters.take(usize::from(*length) - password.len()));
+            }
+            Ok(password)
+        }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Refusal { failure, code: None, retry_after: None, uncertain: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::{NoRandomness, SystemRandom};
+
+    #[test]
+    fn a_password_has_the_length_and_the_letters_that_were_asked_for() {
+        for length in [0, 1, 16, 64, 500] {
+            let password = make(&Material::Password { length }, &SystemRandom).unwrap();
+            assert_eq!(password.len(), usize::from(length));
+            assert!(password.iter().all(u8::is_ascii_alphanumeric));
+        }
+        let make = || make(&Material::Password { length: 32 }, &SystemRandom).unwrap();
+        assert_ne!(make(), make());
+    }
+
+    #[test]
+    fn without_randomness_nothing_is_minted() {
+        struct Never;
+        impl Random for Never {
+            fn fill(&self, _: &mut [u8]) -> Result<(), NoRandomness> {
+                Err(NoRandomness)
+            }
+        }
+        assert!(make(&Material::Bytes { length: 8 }, &Never).is_err());
+        assert!(make(&Material::Password { length: 8 }, &Never).is_err());
+    }
+}
