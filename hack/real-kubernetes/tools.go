@@ -6,5 +6,5 @@ package realkubernetes
 import (
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"
 	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
-	_ "k8s.io/kubernetes/cmd/kubectl"
+	_ "k8s.io/sample-controller"
 )

@@ -64,20 +64,12 @@ impl<T> Advise<T> for Result<T, Failure> {
 }
 
 /// An error and its causes, joined with colons.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    causes(std::iter::successors(Some(error), |error| error.source()))
-}
-
 fn causes<'e>(errors: impl Iterator<Item = &'e (dyn Error + 'static)>) -> String {
     let mut said = String::new();
     for error in errors {
         let Some(text) = own_words(error) else { continue };
         // Many errors repeat their source.
         if said.ends_with(&text) {
-            continue;
-        }
-        if let Some(before) = text.find(&*said).filter(|_| !said.is_empty()) {
-            said = text[before..].to_owned();
             continue;
         }
         if !said.is_empty() {
@@ -98,11 +90,13 @@ fn own_words(error: &(dyn Error + 'static)) -> Option<String> {
         };
     }
     // The answer's words were said by the error around it.
-    if error.is::<kube::core::Status>() {
+    if error.is::<kube::core::Status>() || error.is::<Box<kube::core::Status>>() {
         return None;
     }
     let text = without_source(&error.to_string(), error.source());
-    (!text.is_empty()).then_some(text)
+    // hyper names the stage; the cause says it better.
+    let says_nothing = text.is_empty() || text.starts_with("client error (");
+    (!says_nothing).then_some(text)
 }
 
 fn without_source(text: &str, source: Option<&(dyn Error + 'static)>) -> String {

@@ -1,2 +1,116 @@
-//! Ballast.
-fn main() {}
+//! `ballast`
+
+use std::io;
+use std::process::ExitCode;
+
+use ballast::arguments::{Arguments, Command, Output, PlanArguments, RunArguments, UpArguments, VersionArguments};
+use ballast::configuration::{Environment, Plan, Run, Up, deploy};
+use ballast::failure::{Explain as _, Failure};
+use ballast::terminal::{Colour, Tone, print, say};
+use ballast::up::Stopped;
+use ballast::version::Version;
+use ballast::{logging, plan, run, up};
+use clap::Parser as _;
+use clap::error::ErrorKind;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+/// What a process that a signal ended is known by.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let environment = Environment::of_process();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    match carry_out(arguments.command, &environment) {
+        Ok(code) => code,
+        Err(failure) => {
+            complain(&failure, &environment);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(command: Command, environment: &Environment) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Up(arguments) => bring_up(&arguments, environment),
+        Command::Run(arguments) => run_operators(&arguments, environment),
+        Command::Plan(arguments) => show_plan(&arguments, environment),
+        Command::Crds => print_yaml(&ballast_packaging::definitions()),
+        Command::Manifests(arguments) => print_yaml(&ballast_packaging::manifests(&deploy(&arguments))),
+        Command::Version(VersionArguments { output }) => {
+            let version = Version::current();
+            show(&match output {
+                Output::Text => format!("{version}\n"),
+                Output::Json => format!("{}\n", serde_json::to_string(&version).what("no JSON")?),
+            })
+        }
+    }
+}
+
+fn bring_up(arguments: &UpArguments, environment: &Environment) -> Result<ExitCode, Failure> {
+    logging::start(&arguments.log, "warn", Colour::on(&io::stderr(), environment))?;
+    let up = Up::new(arguments, environment)?;
+    until_stopped(async { up::up(&up).await })
+}
+
+fn run_operators(arguments: &RunArguments, environment: &Environment) -> Result<ExitCode, Failure> {
+    logging::start(&arguments.log, "info", Colour::on(&io::stderr(), environment))?;
+    let run = Run::new(arguments, environment)?;
+    until_stopped(async { run::run(&run).await })
+}
+
+fn show_plan(arguments: &PlanArguments, environment: &Environment) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(arguments, environment)?;
+    let planned = executor()?.block_on(plan::plan(&plan))?;
+    show(&match arguments.output {
+        Output::Text => planned.text(Colour::on(&io::stdout(), environment)),
+        Output::Json => planned.json(),
+    })?;
+    for failure in &planned.failures {
+        complain(failure, environment);
+    }
+    Ok(ExitCode::from(planned.exit_code()))
+}
+
+fn until_stopped(work: impl Future<Output = Result<Stopped, Failure>>) -> Result<ExitCode, Failure> {
+    let executor = executor()?;
+    let stopped = executor.block_on(work)?;
+    // What is left was told to stop, and is not waited for.
+    executor.shutdown_background();
+    Ok(match stopped {
+        Stopped::InOrder => ExitCode::SUCCESS,
+        Stopped::AtOnce => ExitCode::from(INTERRUPTED),
+    })
+}
+
+/// Two threads: one more than a person waits for.
+fn executor() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().what("can't start threads")
+}
+
+fn print_yaml(objects: &[Value]) -> Result<ExitCode, Failure> {
+    show(&ballast_packaging::yaml(objects).what("no YAML")?)
+}
+
+fn show(text: &str) -> Result<ExitCode, Failure> {
+    print(text).what("can't print")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn complain(failure: &Failure, environment: &Environment) {
+    let colour = Colour::on(&io::stderr(), environment);
+    say(format_args!("{} {failure}", colour.paint(Tone::Removed, "error:")));
+}
+
+/// What was typed is no command, or a question about commands. Code 2 is for plans that would change something.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Where nobody reads it, nothing is lost.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}

@@ -38,7 +38,9 @@ pub use lint::{Finding, lint};
 pub use object::{NotAnObject, Object, ObjectRef, Unreadable};
 pub use plan::{Action, DataReason, Effect, EventType, Material, Plan, Removal, Step, Target};
 pub use question::{Answer, Answers, Question};
-pub use settle::{Change, Difference, Rival, Settled, Verdict, compare, rivals, settle, settle_as};
+pub use settle::{
+    Change, Difference, Rival, Settled, Verdict, compare, differences, rivals, settle, settle_as,
+};
 pub use view::{Children, Contest, Failed, Outcome, Standing, View};
 
 /// One kind of service, and everything that is known about running it.

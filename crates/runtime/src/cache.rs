@@ -28,6 +28,13 @@ pub(crate) struct Owner {
     pub(crate) uid: Box<str>,
 }
 
+impl Owner {
+    /// The group of its kind. Which version an owner is named in does not matter.
+    pub(crate) fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
 /// An object as it was last shown.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -65,7 +72,7 @@ pub(crate) enum Unusable {
 pub(crate) struct Policy {
     /// The kind is an operator's own resource: everything is kept.
     pub(crate) primary: bool,
-    /// Operators whose resources control such objects, as (apiVersion, kind).
+    /// Resources that control such objects, by group and kind.
     pub(crate) owners: BTreeSet<(String, String)>,
     /// Labels by which such objects are found.
     pub(crate) labels: Vec<String>,
@@ -91,10 +98,9 @@ impl Policy {
     }
 
     fn keep(&self, entry: &Entry) -> Keep {
-        let owned = entry
-            .controller
-            .as_ref()
-            .is_some_and(|owner| self.owners.contains(&(owner.api_version.to_string(), owner.kind.to_string())));
+        let owned = entry.controller.as_ref().is_some_and(|owner| {
+            self.owners.iter().any(|(group, kind)| *kind == *owner.kind && group == owner.group())
+        });
         if self.primary || owned || entry.labels.iter().any(Option::is_some) {
             Keep::All
         } else if self.applied {
@@ -151,8 +157,15 @@ fn outline(value: &mut Value) {
     let mut kept = Map::new();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|name, _| {
-            let kept =
-                ["name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "deletionTimestamp"];
+            let kept = [
+                "name",
+                "namespace",
+                "uid",
+                "resourceVersion",
+                "labels",
+                "ownerReferences",
+                "deletionTimestamp",
+            ];
             kept.contains(&name.as_str())
         });
         kept.insert("metadata".to_owned(), Value::Object(std::mem::take(metadata)));
@@ -213,7 +226,12 @@ struct Stream {
 
 impl Cache {
     /// An empty cache with one stream for each of `namespaces`, or a single one for all.
-    pub(crate) fn new(kind: KindRef, policy: Policy, namespaces: &[Arc<str>], listeners: Vec<Listener>) -> Self {
+    pub(crate) fn new(
+        kind: KindRef,
+        policy: Policy,
+        namespaces: &[Arc<str>],
+        listeners: Vec<Listener>,
+    ) -> Self {
         let scopes: Vec<Option<Arc<str>>> = if namespaces.is_empty() || !kind.namespaced {
             vec![None]
         } else {
@@ -263,10 +281,6 @@ impl Cache {
         self.state.read().objects.get(key).cloned()
     }
 
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        self.state.read().objects.keys().cloned().collect()
-    }
-
     /// The objects that the resource with this uid controls.
     pub(crate) fn controlled_by(&self, uid: &str) -> Vec<(Key, Arc<Entry>)> {
         let state = self.state.read();
@@ -275,7 +289,9 @@ impl Cache {
 
     /// The objects that carry a label with a value.
     pub(crate) fn labelled(&self, label: &str, value: &str) -> Vec<(Key, Arc<Entry>)> {
-        let Some(place) = self.policy.labels.iter().position(|known| known == label) else { return Vec::new() };
+        let Some(place) = self.policy.labels.iter().position(|known| known == label) else {
+            return Vec::new();
+        };
         let state = self.state.read();
         state.entries(&Index::Label(place, value.into()))
     }
@@ -392,3 +408,6 @@ fn indices(entry: &Entry) -> impl Iterator<Item = Index> {
     let labels = entry.labels.iter().enumerate();
     controller.chain(labels.filter_map(|(place, value)| Some(Index::Label(place, value.clone()?))))
 }
+
+#[cfg(test)]
+mod tests;

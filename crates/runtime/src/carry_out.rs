@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    Action, Change, Class, Effect, EventType, Failed, Failure, KindRef, Material, Object, Operator, Settled, Target,
+    Action, Change, Class, Effect, EventType, Failure, KindRef, Material, Object, Operator, Settled, Target,
     Verdict, View, rivals,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -25,14 +25,14 @@ use crate::{
     key::Key,
     memory::{Memory, What},
     sources::Random,
-    write::{Removed, Writer},
+    write::{Removed, Writer, Written},
 };
 
 /// What came of carrying a plan out.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
-    /// The step that failed first.
-    pub(crate) failed: Option<Failed>,
+    /// The step that failed first, as it is called, and how.
+    pub(crate) failed: Option<(String, Failure)>,
     /// How long the server asked us to wait.
     pub(crate) retry_after: Option<Duration>,
     /// The steps that did something, as they are called.
@@ -77,7 +77,7 @@ impl<O: Operator> Hands<'_, O> {
                 Err(refusal) => {
                     if carried.failed.is_none() {
                         carried.retry_after = refusal.retry_after;
-                        carried.failed = Some(Failed { step: headline, failure: refusal.failure });
+                        carried.failed = Some((headline, refusal.failure));
                     }
                 }
             }
@@ -94,16 +94,13 @@ impl<O: Operator> Hands<'_, O> {
             Effect::Status(status) => {
                 let uid = self.view.resource.meta().uid.clone().unwrap_or_default();
                 let own = KindRef::of::<O::Resource>();
-                let written = self.writer.status(&own, self.key, &uid, status).await;
-                self.remember(&own, self.key, written.map(|written| written.metadata.version))
+                self.write(&own, self.key, self.writer.status(&own, self.key, &uid, status)).await
             }
             Effect::Event { type_, reason, action, note } => {
                 self.say(*type_, reason, action, note);
                 Ok(())
             }
-            Effect::Hold { finalizer } => {
-                self.finalizers(|taken| taken.push(finalizer.clone())).await
-            }
+            Effect::Hold { finalizer } => self.finalizers(|taken| taken.push(finalizer.clone())).await,
             Effect::Release { finalizer } => {
                 self.finalizers(|taken| taken.retain(|other| other != finalizer)).await
             }
@@ -115,8 +112,7 @@ impl<O: Operator> Hands<'_, O> {
         let kind = self.kind_of(object)?;
         let key = Key::new(object.namespace(), object.name());
         self.announce_taking(object, verdict);
-        let written = self.writer.apply(&kind, &key, object).await;
-        self.remember(&kind, &key, written.map(|written| written.metadata.version))
+        self.write(&kind, &key, self.writer.apply(&kind, &key, object)).await
     }
 
     /// Says whose values are about to be replaced, and counts it.
@@ -134,7 +130,8 @@ impl<O: Operator> Hands<'_, O> {
         let mut managers: Vec<&str> = rivals.iter().map(|rival| rival.manager.as_str()).collect();
         managers.dedup();
         let paths: Vec<&str> = rivals.iter().map(|rival| rival.path.as_str()).collect();
-        let note = format!("put {} of {name} back, which {} had changed", paths.join(", "), managers.join(" and "));
+        let note =
+            format!("put {} of {name} back, which {} had changed", paths.join(", "), managers.join(" and "));
         self.say(EventType::Warning, "FieldsTakenBack", "Apply", &note);
     }
 
@@ -160,24 +157,25 @@ impl<O: Operator> Hands<'_, O> {
             "metadata": {"resourceVersion": live.resource_version(), "uid": live.uid()},
             "data": {entry: BASE64_STANDARD.encode(value)},
         });
-        let written = self.writer.merge(&kind, &key, &body).await;
-        self.remember(&kind, &key, written.map(|written| written.metadata.version))
+        self.write(&kind, &key, self.writer.merge(&kind, &key, &body)).await
     }
 
     async fn remove(&self, target: &Target) -> Result<(), Refusal> {
         let key = Key::new(target.namespace.as_deref(), &target.name);
-        match self.writer.remove(target).await {
+        let before = self.memory.lock().expect(&target.kind, &key, What::Unknown);
+        let removed = self.writer.remove(target).await;
+        let mut memory = self.memory.lock();
+        match removed {
             Ok(Removed::Gone) => {
-                let gone = What::Gone(target.uid.as_str().into());
-                self.memory.lock().expect(&target.kind, &key, gone);
+                memory.expect(&target.kind, &key, What::Gone(target.uid.as_str().into()));
                 Ok(())
             }
-            Ok(Removed::Going(version)) => self.remember(&target.kind, &key, Ok(version)),
+            Ok(Removed::Going(version)) => {
+                memory.wrote(&target.kind, &key, &version);
+                Ok(())
+            }
             Err(refusal) => {
-                // It is no longer what was seen, or nobody knows: look at what it is before deciding again.
-                if refusal.uncertain || refusal.is(409) {
-                    self.memory.lock().expect(&target.kind, &key, What::Unknown);
-                }
+                refused(&mut memory, &target.kind, &key, before, &refusal);
                 Err(refusal)
             }
         }
@@ -201,21 +199,27 @@ impl<O: Operator> Hands<'_, O> {
             "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": taken}
         });
         let own = KindRef::of::<O::Resource>();
-        let written = self.writer.merge(&own, self.key, &body).await;
-        self.remember(&own, self.key, written.map(|written| written.metadata.version))
+        self.write(&own, self.key, self.writer.merge(&own, self.key, &body)).await
     }
 
-    /// No view from now on is older than this write.
-    fn remember(&self, kind: &KindRef, key: &Key, written: Result<String, Refusal>) -> Result<(), Refusal> {
+    /// Writes an object. No view from now on is older than that; also if this round is broken off before the answer
+    /// is there.
+    async fn write(
+        &self,
+        kind: &KindRef,
+        key: &Key,
+        write: impl Future<Output = Result<Written, Refusal>>,
+    ) -> Result<(), Refusal> {
+        let before = self.memory.lock().expect(kind, key, What::Unknown);
+        let written = write.await;
+        let mut memory = self.memory.lock();
         match written {
-            Ok(version) => {
-                self.memory.lock().wrote(kind, key, &version);
+            Ok(written) => {
+                memory.wrote(kind, key, &written.metadata.version);
                 Ok(())
             }
             Err(refusal) => {
-                if refusal.uncertain || refusal.is(409) {
-                    self.memory.lock().expect(kind, key, What::Unknown);
-                }
+                refused(&mut memory, kind, key, before, &refusal);
                 Err(refusal)
             }
         }
@@ -232,6 +236,14 @@ impl<O: Operator> Hands<'_, O> {
     }
 }
 
+/// After a conflict the object is not what was seen, and after some failures nobody knows what it is: it is read
+/// before the next decision. Otherwise it is as it was.
+fn refused(memory: &mut Memory, kind: &KindRef, key: &Key, before: Option<What>, refusal: &Refusal) {
+    if !refusal.uncertain && !refusal.is(409) {
+        memory.expect_again(kind, key, before);
+    }
+}
+
 fn reference<R: kube::Resource<DynamicType = ()>>(resource: &R) -> ObjectReference {
     ObjectReference { resource_version: None, ..resource.object_ref(&()) }
 }
@@ -242,9 +254,8 @@ const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 /// Makes a secret value.
 fn make(what: &Material, random: &dyn Random) -> Result<Vec<u8>, Failure> {
-    let fill = |bytes: &mut [u8]| {
-        random.fill(bytes).map_err(|error| Failure::new(Class::Retry, error.to_string()))
-    };
+    let fill =
+        |bytes: &mut [u8]| random.fill(bytes).map_err(|error| Failure::new(Class::Retry, error.to_string()));
     match what {
         Material::Bytes { length } => {
             let mut bytes = vec![0; usize::from(*length)];

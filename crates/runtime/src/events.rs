@@ -62,7 +62,11 @@ impl Sayer {
     pub(crate) fn say(&self, note: Note) {
         if let Err(error) = self.0.try_send(note) {
             let note = error.into_inner();
-            tracing::warn!(reason = note.reason, note = note.note, "an event is dropped: too many are waiting");
+            tracing::warn!(
+                reason = note.reason,
+                note = note.note,
+                "an event is dropped: too many are waiting"
+            );
         }
     }
 }
@@ -168,10 +172,8 @@ impl Aggregator {
             return None;
         }
         let event = self.event(&note, now);
-        let key = Key::new(
-            event.metadata.namespace.as_deref(),
-            event.metadata.name.as_deref().unwrap_or_default(),
-        );
+        let key =
+            Key::new(event.metadata.namespace.as_deref(), event.metadata.name.as_deref().unwrap_or_default());
         self.said.insert(series, Said { key, count: 1, last: now, written: (now, 1) });
         Some(Order::Create(Box::new(event)))
     }
@@ -276,7 +278,9 @@ mod tests {
 
     #[test]
     fn an_event_has_all_that_the_server_asks_for() {
-        let Some(Order::Create(event)) = aggregator().take(note("3 of 3 nodes ready"), at(0)) else { panic!() };
+        let Some(Order::Create(event)) = aggregator().take(note("3 of 3 nodes ready"), at(0)) else {
+            panic!()
+        };
         assert_eq!(event.metadata.name.as_deref(), Some("sample.1bc16d674ec80000"));
         assert_eq!(event.reporting_controller.as_deref(), Some("ballast-memcached"));
         assert_eq!(event.reporting_instance.as_deref(), Some("pod-1"));

@@ -40,7 +40,8 @@ impl From<kube::Error> for Refusal {
         match error {
             kube::Error::Api(status) => {
                 let details = status.details.as_ref();
-                let seconds = details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+                let seconds =
+                    details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
                 let message = if status.message.is_empty() {
                     format!("the server answered {} {}", status.code, status.reason)
                 } else {

@@ -118,7 +118,11 @@ impl Candidate {
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         loop {
             if self.attempt().await {
-                tracing::info!(lease = self.election.name, identity = self.election.identity, "holds the lease");
+                tracing::info!(
+                    lease = self.election.name,
+                    identity = self.election.identity,
+                    "holds the lease"
+                );
                 return true;
             }
             // Those who wait together must not knock together.

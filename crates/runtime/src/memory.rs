@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use ballast_operator::{Answer, KindRef, Outcome, Question};
+use ballast_operator::{Answer, Failed, Failure, KindRef, Outcome, Question};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -29,6 +29,8 @@ pub(crate) struct Memory {
     pub(crate) outcome: Option<Outcome>,
     /// Rounds in a row that failed.
     pub(crate) failures: u32,
+    /// Rounds in a row that changed something.
+    pub(crate) busy: u32,
     /// Who keeps writing over our fields.
     pub(crate) contests: Contests,
     expected: Vec<Expected>,
@@ -76,10 +78,27 @@ impl Memory {
         self.expect(kind, key, What::Revision(revision(version)));
     }
 
-    /// Something is expected of a cache, instead of what was expected of it for this object before.
-    pub(crate) fn expect(&mut self, kind: &KindRef, key: &Key, what: What) {
-        self.expected.retain(|expected| expected.key != *key || expected.kind != *kind);
+    /// Something is expected of a cache, instead of what was expected of it for this object before. Gives that.
+    pub(crate) fn expect(&mut self, kind: &KindRef, key: &Key, what: What) -> Option<What> {
+        let before = self.expected.iter().position(|expected| expected.key == *key && expected.kind == *kind);
+        let before = before.map(|place| self.expected.swap_remove(place).what);
         self.expected.push(Expected { kind: kind.clone(), key: key.clone(), what });
+        before
+    }
+
+    /// Nothing came of a write: what was expected before it is expected again.
+    pub(crate) fn expect_again(&mut self, kind: &KindRef, key: &Key, before: Option<What>) {
+        self.expected.retain(|expected| expected.key != *key || expected.kind != *kind);
+        if let Some(what) = before {
+            self.expected.push(Expected { kind: kind.clone(), key: key.clone(), what });
+        }
+    }
+
+    /// A step failed: for the how manieth time in a row.
+    pub(crate) fn failed_again(&self, step: String, failure: Failure) -> Failed {
+        let last = self.outcome.as_ref().and_then(|outcome| outcome.failed.as_ref());
+        let same = last.filter(|last| last.step == step && last.failure.class == failure.class);
+        Failed { step, failure, times: same.map_or(0, |last| last.times).saturating_add(1) }
     }
 
     /// What is still to be waited for. What has come is forgotten.
@@ -137,9 +156,82 @@ impl Memories {
     pub(crate) fn forget(&self, key: &Key) {
         self.0.lock().remove(key);
     }
+}
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.0.lock().len()
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ballast_operator::{Class, Failure};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(name: &str) -> (KindRef, Key) {
+        (KindRef::of::<ConfigMap>(), Key::new(Some("default"), name))
+    }
+
+    #[test]
+    fn the_last_write_to_an_object_is_what_is_waited_for() {
+        let mut memory = Memory::default();
+        let (kind, key) = map("a");
+        memory.wrote(&kind, &key, "7");
+        memory.wrote(&kind, &key, "9");
+        let outstanding = memory.outstanding(|_| false);
+        assert_eq!(outstanding.len(), 1);
+        assert_eq!(outstanding[0].what, What::Revision(9));
+        assert!(memory.is_own("7") && memory.is_own("9") && !memory.is_own("8"));
+        assert!(memory.outstanding(|_| true).is_empty());
+    }
+
+    #[test]
+    fn a_write_that_was_refused_leaves_what_was_waited_for() {
+        let mut memory = Memory::default();
+        let (kind, key) = map("a");
+        memory.wrote(&kind, &key, "7");
+        let before = memory.expect(&kind, &key, What::Unknown);
+        memory.expect_again(&kind, &key, before);
+        assert_eq!(memory.outstanding(|_| false)[0].what, What::Revision(7));
+    }
+
+    #[test]
+    fn what_is_remembered_of_own_writes_is_bounded() {
+        let mut memory = Memory::default();
+        let (kind, key) = map("a");
+        (0..1000).for_each(|revision| memory.wrote(&kind, &key, &revision.to_string()));
+        assert_eq!(memory.echoes.len(), ECHOES_KEPT);
+        assert!(memory.is_own("999"));
+    }
+
+    #[test]
+    fn the_same_failure_in_a_row_is_counted() {
+        let mut memory = Memory::default();
+        let mut times = Vec::new();
+        for (step, class) in [
+            ("apply a", Class::Retry),
+            ("apply a", Class::Retry),
+            ("apply b", Class::Retry),
+            ("apply b", Class::Bug),
+        ] {
+            let failed = memory.failed_again(step.to_owned(), Failure::new(class, "no"));
+            times.push(failed.times);
+            memory.outcome = Some(Outcome { failed: Some(failed), contested: Vec::new() });
+        }
+        assert_eq!(times, [1, 2, 1, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_used_again_while_it_is_fresh() {
+        let mut memory = Memory::default();
+        let question = Question::new("q", "pod-0", &json!("members"), Duration::from_secs(5)).unwrap();
+        let answer = Answer::Said(json!(3));
+        memory.keep_answers(&[(&question, answer.clone())], Instant::now());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(memory.answer(&question, Instant::now()), Some(answer.clone()));
+        // Using it does not make it younger.
+        memory.keep_answers(&[(&question, answer)], Instant::now());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(memory.answer(&question, Instant::now()), None);
     }
 }

@@ -84,8 +84,9 @@ type Seconds = Gauge<f64, AtomicU64>;
 
 /// controller-runtime's buckets of seconds for a round.
 const ROUND_SECONDS: [f64; 40] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75,
-    2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0, 60.0,
 ];
 /// Its buckets of seconds for a queue: from ten nanoseconds by tens.
 const QUEUE_SECONDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
@@ -163,7 +164,8 @@ impl Inner {
     /// Counters are registered without `_total`: the text has it all the same.
     fn register(&self) {
         let mut registry = self.registry.lock();
-        let mut add = |name: &str, help: &str, metric: Box<dyn Register>| metric.register(name, help, &mut registry);
+        let mut add =
+            |name: &str, help: &str, metric: Box<dyn Register>| metric.register(name, help, &mut registry);
         let runtime = "controller_runtime";
         add(
             &format!("{runtime}_reconcile"),
@@ -227,7 +229,11 @@ impl Inner {
             "How many seconds the longest running worker has been running",
             Box::new(self.longest.clone()),
         );
-        add("workqueue_retries", "Total number of retries handled by the queue", Box::new(self.retries.clone()));
+        add(
+            "workqueue_retries",
+            "Total number of retries handled by the queue",
+            Box::new(self.retries.clone()),
+        );
         add(
             "rest_client_requests",
             "Number of HTTP requests, partitioned by status code, method, and host",

@@ -98,7 +98,9 @@ impl<O: Operator> Sight<'_, O> {
             let late = memory.lock().outstanding(|expected| self.is_met(expected));
             // What nobody knows will not become known by waiting.
             let awaited = late.iter().find(|expected| expected.what != What::Unknown);
-            let Some(cache) = awaited.and_then(|expected| self.caches.of(&expected.kind)) else { return late };
+            let Some(cache) = awaited.and_then(|expected| self.caches.of(&expected.kind)) else {
+                return late;
+            };
             let mut moved = cache.moved();
             if awaited.is_some_and(|expected| expected.is_met_by(cache)) {
                 continue;
@@ -124,14 +126,13 @@ impl<O: Operator> Sight<'_, O> {
             tracing::debug!(kind = %expected.kind, object = %expected.key, "the watch is behind, so the server is asked");
             let object = self.writer.read(&expected.kind, &expected.key).await?;
             let mut memory = memory.lock();
-            match (&object, &expected.what) {
-                (None, _) => memory.settled(&expected),
+            match &object {
+                None => memory.settled(&expected),
                 // From here on the cache has to be at least as new as what was read.
-                (Some(object), _) => memory.expect(
-                    &expected.kind,
-                    &expected.key,
-                    What::Revision(revision(object.resource_version().unwrap_or_default())),
-                ),
+                Some(object) => {
+                    let read = What::Revision(revision(object.resource_version().unwrap_or_default()));
+                    memory.expect(&expected.kind, &expected.key, read);
+                }
             }
             drop(memory);
             read.push((expected, object));
@@ -174,8 +175,16 @@ fn insert(children: &mut Children, kind: &KindRef, entry: &Entry) {
     }
 }
 
-/// Whether the outcome of a round is news to the plan that comes next.
+/// Whether the outcome of a round is news to the plan that comes next. That the same happened once more is none.
 pub(crate) fn is_news(before: Option<&Outcome>, after: &Outcome) -> bool {
-    let nothing = Outcome::default();
-    before.unwrap_or(&nothing) != after
+    let what = |outcome: &Outcome| {
+        let failed = outcome.failed.as_ref().map(|failed| (failed.step.clone(), failed.failure.clone()));
+        let contested: Vec<_> = outcome
+            .contested
+            .iter()
+            .map(|contest| (contest.object.clone(), contest.path.clone(), contest.manager.clone()))
+            .collect();
+        (failed, contested)
+    };
+    before.map(what).unwrap_or_default() != what(after)
 }

@@ -85,7 +85,7 @@ impl Wanted {
             let policy = self.policies.entry(relation.kind.clone()).or_default();
             match &relation.how {
                 How::Owned => {
-                    policy.owners.insert((resource.api_version(), resource.kind.to_string()));
+                    policy.owners.insert((resource.group.to_string(), resource.kind.to_string()));
                     policy.applied = true;
                 }
                 How::Kept { label } => {
@@ -97,11 +97,16 @@ impl Wanted {
         }
     }
 
-    /// Empty caches for all of it. `listeners` is asked once per kind.
-    pub(crate) fn caches(self, namespaces: &Namespaces, listeners: impl Fn(&KindRef) -> Vec<Listener>) -> Caches {
+    /// Empty caches for all of it. `listeners` is asked once per kind, with the labels that its cache keeps.
+    pub(crate) fn caches(
+        self,
+        namespaces: &Namespaces,
+        listeners: impl Fn(&KindRef, &[String]) -> Vec<Listener>,
+    ) -> Caches {
         let names = namespaces.names();
         let cache = |(kind, policy): (KindRef, Policy)| {
-            let cache = Cache::new(kind.clone(), policy, &names, listeners(&kind));
+            let listeners = listeners(&kind, &policy.labels);
+            let cache = Cache::new(kind.clone(), policy, &names, listeners);
             (kind, Arc::new(cache))
         };
         Caches { by_kind: self.policies.into_iter().map(cache).collect() }

@@ -127,7 +127,11 @@ impl Writer {
             // The answer is a `Status`, or the object where it stays for a while.
             Ok(answer) => Ok(match answer.pointer("/metadata/deletionTimestamp") {
                 Some(_) => Removed::Going(
-                    answer.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().into(),
+                    answer
+                        .pointer("/metadata/resourceVersion")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .into(),
                 ),
                 None => Removed::Gone,
             }),

@@ -133,7 +133,9 @@ impl Api {
             .iter()
             .filter(|(name, _)| name.as_str().starts_with("impersonate-"))
             .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-        match Impersonation::from_headers(pairs)? {
+        let wanted = Impersonation::from_headers(pairs)
+            .map_err(|refusal| Failure::Headers { path: info.path.clone(), why: refusal.to_string() })?;
+        match wanted {
             None => Ok(identity),
             Some(impersonation) => Ok(impersonation.authorize(&self.policy(), &identity)?),
         }

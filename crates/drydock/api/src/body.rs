@@ -137,8 +137,7 @@ pub fn media_type(headers: &HeaderMap) -> Result<MediaType, Failure> {
 /// # Errors
 /// When it can't be read, or is of another type.
 pub fn decode(kind: &Kind, media: MediaType, bytes: &Bytes) -> Result<Decoded, Failure> {
-    let mut decoded =
-        parse(media, bytes).map_err(|why| unrecognized(&kind.kind, &why, bytes))?;
+    let mut decoded = parse(media, bytes).map_err(|why| unrecognized(&kind.kind, &why, bytes))?;
     check_type(kind, &mut decoded.object, bytes)?;
     Ok(decoded)
 }
@@ -149,19 +148,15 @@ pub fn decode(kind: &Kind, media: MediaType, bytes: &Bytes) -> Result<Decoded, F
 /// A sentence that says what is wrong with the body.
 pub fn parse(media: MediaType, bytes: &Bytes) -> Result<Decoded, String> {
     let (object, duplicates) = match media {
-        MediaType::Json => {
-            strict::parse(bytes).map_err(|error| {
-                format!("couldn't get version/kind; json parse error: {}", go_words(&error, bytes))
-            })?
-        }
+        MediaType::Json => strict::parse(bytes).map_err(|error| {
+            format!("couldn't get version/kind; json parse error: {}", go_words(&error, bytes))
+        })?,
         MediaType::Yaml => {
-            let text = std::str::from_utf8(bytes).map_err(|error| format!("yaml: {error}"))?;
-            let object: Value = serde_saphyr::from_str(text).map_err(|error| format!("yaml: {error}"))?;
-            (object, Vec::new())
+            let parsed = drydock_schema::json::parse_yaml(bytes).map_err(|error| yaml_words(&error))?;
+            (parsed.value, Vec::new())
         }
         MediaType::Protobuf => {
-            let object =
-                drydock_schema::protobuf::decode(bytes).map_err(|error| error.to_string())?;
+            let object = drydock_schema::protobuf::decode(bytes).map_err(|error| error.to_string())?;
             (object, Vec::new())
         }
     };
@@ -203,28 +198,38 @@ fn check_type(kind: &Kind, object: &mut Value, bytes: &Bytes) -> Result<(), Fail
         object["kind"] = kind.kind.to_string().into();
         return Ok(());
     }
-    let short = |version: &str| version.rsplit('/').next().unwrap_or_default().to_owned();
-    let (group, bare) = version.rsplit_once('/').unwrap_or(("", &version));
-    let known = version.is_empty() || drydock_schema::builtin::definition_for(group, bare, &name).is_some();
-    let why = if known {
-        let package = |group: &str| if group.is_empty() { "core".to_owned() } else { group.split('.').next().unwrap_or_default().to_owned() };
-        format!(
-            "converting ({}.{name}) to ({}.{}): unknown conversion",
-            short(&version),
-            package(&kind.group),
-            kind.kind
-        )
-    } else {
-        format!("no kind {name:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\"")
-    };
+    let short = version.rsplit('/').next().unwrap_or_default();
+    let fault = other_type(&kind.group, &kind.kind, &version, &name);
     Err(Failure::BadRequest(format!(
-        "{name} in version {:?} cannot be handled as a {}: {why}",
-        short(&version),
+        "{name} in version {short:?} cannot be handled as a {}: {fault}",
         kind.kind
     )))
 }
 
-fn check_custom_type(kind: &Kind, version: &str, name: &str, object: &Value, bytes: &Bytes) -> Result<(), Failure> {
+/// What the real server says of an object of another built-in type than the one expected.
+#[must_use]
+pub fn other_type(expected_group: &str, expected: &str, version: &str, name: &str) -> String {
+    let (group, short) = version.rsplit_once('/').unwrap_or(("", version));
+    let known = version.is_empty() || drydock_schema::builtin::definition_for(group, short, name).is_some();
+    if !known {
+        return format!(
+            "no kind {name:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\""
+        );
+    }
+    let package = match expected_group.split('.').next() {
+        None | Some("") => "core",
+        Some(package) => package,
+    };
+    format!("converting ({short}.{name}) to ({package}.{expected}): unknown conversion")
+}
+
+fn check_custom_type(
+    kind: &Kind,
+    version: &str,
+    name: &str,
+    object: &Value,
+    bytes: &Bytes,
+) -> Result<(), Failure> {
     if name.is_empty() {
         let why = format!("Object 'Kind' is missing in '{object}'");
         return Err(unrecognized(&kind.kind, &why, bytes));
@@ -270,13 +275,12 @@ fn summary(bytes: &[u8]) -> String {
 /// Refuses, or gives as warnings, what a body had too much of.
 ///
 /// # Errors
-/// In strict mode, when there is anything.
+/// In strict mode, when there is anything: what the real server's decoder says.
 pub fn judge(
     validation: FieldValidation,
-    kind: &Kind,
     unknown: Vec<String>,
     duplicates: Vec<String>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, String> {
     if validation == FieldValidation::Ignore || (unknown.is_empty() && duplicates.is_empty()) {
         return Ok(Vec::new());
     }
@@ -288,12 +292,20 @@ pub fn judge(
     if validation == FieldValidation::Warn {
         return Ok(findings);
     }
-    Err(Failure::BadRequest(format!(
-        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
-        kind.kind,
-        &*kind.version,
-        findings.join(", ")
-    )))
+    Err(format!("strict decoding error: {}", findings.join(", ")))
+}
+
+/// The refusal of an object that the decoder can't handle.
+#[must_use]
+pub fn mishandled(kind: &str, version: &str, fault: &str) -> Failure {
+    Failure::BadRequest(format!("{kind} in version {version:?} cannot be handled as a {kind}: {fault}"))
+}
+
+/// A YAML parser's complaint, without the picture.
+pub(crate) fn yaml_words(error: &drydock_schema::json::JsonError) -> String {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    format!("yaml: {}", first.trim_start_matches("error: "))
 }
 
 /// A parser's complaint in the words that Go's has for it.
@@ -305,7 +317,9 @@ pub(crate) fn go_words(error: &serde_json::Error, bytes: &[u8]) -> String {
     let line = bytes.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     let offender = line.get(error.column().saturating_sub(1)).copied().unwrap_or(b' ') as char;
     let place = match text.split(" at line").next().unwrap_or_default() {
-        "expected value" | "trailing comma" if offender == '}' => "looking for beginning of object key string",
+        "expected value" | "trailing comma" if offender == '}' => {
+            "looking for beginning of object key string"
+        }
         "key must be a string" => "looking for beginning of object key string",
         "expected value" | "trailing comma" => "looking for beginning of value",
         "expected `,` or `}`" => "after object key:value pair",

@@ -27,7 +27,8 @@ impl Api {
             ("", "namespaces", namespace)
         });
         self.ensure_all(namespaces).await?;
-        let of = |plural, objects: Vec<Value>| objects.into_iter().map(move |object| (RBAC_GROUP, plural, object));
+        let of =
+            |plural, objects: Vec<Value>| objects.into_iter().map(move |object| (RBAC_GROUP, plural, object));
         let rules = of("clusterroles", bootstrap::cluster_roles())
             .chain(of("clusterrolebindings", bootstrap::cluster_role_bindings()))
             .chain(of("roles", bootstrap::roles()))

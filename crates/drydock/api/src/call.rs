@@ -6,7 +6,7 @@ use bytes::Bytes;
 use drydock_access::{Attributes, Identity};
 use drydock_kinds::Kind;
 use drydock_merge::fields::FieldSet;
-use drydock_schema::{Schema, unknown};
+use drydock_schema::{Schema, typed, unknown};
 use drydock_store::{Key, Stored};
 use http::{HeaderMap, StatusCode, header};
 use jiff::Timestamp;
@@ -21,7 +21,6 @@ use crate::{
     present::View,
     request::{Options, RequestInfo, ResourcePath},
     response::{self, Answer},
-    types,
 };
 
 /// Everything that a verb needs to know about its request.
@@ -167,28 +166,28 @@ impl<'a> Call<'a> {
         let media = body::media_type(self.headers)?;
         let decoded = body::decode(&self.kind, media, &self.body)?;
         let mut object = decoded.object;
-        self.settle(&mut object, decoded.duplicates, validation)?;
+        self.settle(&mut object, decoded.duplicates, validation)
+            .map_err(|fault| body::mishandled(&self.kind.kind, &self.kind.version, &fault))?;
         Ok(object)
     }
 
-    /// Drops what the schema does not know, as field validation says, and sets defaults.
+    /// Drops what the schema does not know, as field validation says, and sets defaults. An error is
+    /// what the real server's decoder says.
     pub fn settle(
         &self,
         object: &mut Value,
         duplicates: Vec<String>,
         validation: FieldValidation,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), String> {
         let schema = self.kind.schema();
-        if !self.kind.is_custom()
-            && let Some(fault) = types::mismatch(&schema, &self.kind.kind, object)
-        {
-            return Err(Failure::BadRequest(format!(
-                "{0} in version {1:?} cannot be handled as a {0}: {fault}",
-                self.kind.kind, &*self.kind.version
-            )));
-        }
+        let fits = if self.kind.is_custom() {
+            typed::metadata(&object["metadata"])
+        } else {
+            typed::check(&schema, object)
+        };
+        fits.map_err(|fault| fault.to_string())?;
         let unknown = unknown::prune(&schema, object, unknown::Root::Resource);
-        self.warn(body::judge(validation, &self.kind, unknown, duplicates)?);
+        self.warn(body::judge(validation, unknown, duplicates)?);
         self.kind.default(object);
         Ok(())
     }

@@ -145,6 +145,11 @@ impl Api {
         self.release_definition(meta(definition, "name")).await;
     }
 
+    /// The definition of a custom kind is being deleted.
+    pub(crate) fn is_ending(&self, kind: &Kind) -> bool {
+        self.ending().lock().contains(&kind.qualified_plural())
+    }
+
     fn any_kind(&self, definition: &Value) -> Option<Arc<Kind>> {
         let group = definition["spec"]["group"].as_str()?;
         let plural = definition["spec"]["names"]["plural"].as_str()?;

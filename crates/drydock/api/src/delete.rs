@@ -131,7 +131,8 @@ impl Call<'_> {
         }
         let object = deleted.outcome.object(&self.kind)?;
         let resource = object::resource_of(&self.kind);
-        let mut details = json!({"name": self.name(), "kind": resource.resource, "uid": meta(&object, "uid")});
+        let mut details =
+            json!({"name": self.name(), "kind": resource.resource, "uid": meta(&object, "uid")});
         if !resource.group.is_empty() {
             details["group"] = resource.group.into();
         }
@@ -187,7 +188,9 @@ impl Call<'_> {
         let show = self.kind.returns_deleted_object();
         match mark(&self.kind, &mut object, options, self.now) {
             Mark::Pending => Ok(Deleted { outcome: Outcome::Stored(stored), gone: false, show }),
-            Mark::Waits if object == live => Ok(Deleted { outcome: Outcome::Stored(stored), gone: false, show }),
+            Mark::Waits if object == live => {
+                Ok(Deleted { outcome: Outcome::Stored(stored), gone: false, show })
+            }
             Mark::Waits if self.dry_run() || options.dry_run => {
                 Ok(Deleted { outcome: Outcome::Shown(object), gone: false, show })
             }

@@ -121,6 +121,9 @@ pub enum Failure {
         /// What was asked.
         action: String,
     },
+    /// Nothing new is made of a definition that is going.
+    #[error("create not allowed while custom resource definition is terminating")]
+    DefinitionTerminating(GroupResource),
     /// The path does not take this method.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
@@ -168,14 +171,22 @@ pub enum Failure {
     /// A fault of ours.
     #[error("Internal error occurred: {0}")]
     Internal(String),
+    /// Headers that make no sense together: plain text, as the real server says it.
+    #[error("Internal Server Error: {path:?}: {why}")]
+    Headers {
+        /// The path that was asked for.
+        path: String,
+        /// What makes no sense.
+        why: String,
+    },
     /// A fault that Kubernetes has no reason for, said as it is.
     #[error("{0}")]
     Unexpected(String),
     /// The server is going away.
     #[error("{0}")]
     Unavailable(String),
-    /// A patch that can't be carried out.
-    #[error("{0}")]
+    /// A patch that can't be carried out. The real server does not say why; the reason is kept for logs.
+    #[error("the server rejected our request due to an error in our request")]
     Unprocessable(String),
     /// A refusal made up for a test.
     #[error("{message}")]
@@ -213,12 +224,7 @@ fn forbidden_message(resource: &Option<GroupResource>, name: &str, why: &str) ->
 impl Failure {
     /// A refusal of one resource's request.
     pub fn forbidden(resource: GroupResource, name: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::Forbidden {
-            resource: Some(resource),
-            name: name.into(),
-            why: why.into(),
-            causes: Vec::new(),
-        }
+        Self::Forbidden { resource: Some(resource), name: name.into(), why: why.into(), causes: Vec::new() }
     }
 
     /// The HTTP status.
@@ -233,14 +239,18 @@ impl Failure {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::MethodNotSupported { .. } | Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotSupported { .. } | Self::MethodNotAllowed | Self::DefinitionTerminating(_) => {
+                StatusCode::METHOD_NOT_ALLOWED
+            }
             Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
             Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Expired(_) | Self::ExpiredContinue { .. } => StatusCode::GONE,
             Self::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Timeout(_) | Self::TooLargeResourceVersion { .. } => StatusCode::GATEWAY_TIMEOUT,
-            Self::Internal(_) | Self::Unexpected(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Internal(_) | Self::Unexpected(_) | Self::Headers { .. } => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Injected { code, .. } => {
                 StatusCode::from_u16(*code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -259,7 +269,9 @@ impl Failure {
             Self::BadRequest(_) => "BadRequest",
             Self::Forbidden { .. } => "Forbidden",
             Self::Unauthorized => "Unauthorized",
-            Self::MethodNotSupported { .. } | Self::MethodNotAllowed => "MethodNotAllowed",
+            Self::MethodNotSupported { .. } | Self::MethodNotAllowed | Self::DefinitionTerminating(_) => {
+                "MethodNotAllowed"
+            }
             Self::NotAcceptable(_) => "NotAcceptable",
             Self::UnsupportedMediaType(_) => "UnsupportedMediaType",
             Self::TooLarge(_) => "RequestEntityTooLarge",
@@ -267,7 +279,7 @@ impl Failure {
             Self::TooManyRequests { .. } => "TooManyRequests",
             Self::Timeout(_) | Self::TooLargeResourceVersion { .. } => "Timeout",
             Self::Internal(_) => "InternalError",
-            Self::Unexpected(_) => "",
+            Self::Unexpected(_) | Self::Headers { .. } => "",
             Self::Unavailable(_) => "ServiceUnavailable",
             Self::Injected { code, .. } => match code {
                 400 => "BadRequest",
@@ -313,7 +325,9 @@ impl Failure {
                 put_causes(&mut details, causes);
                 details
             }
-            Self::MethodNotSupported { resource, .. } => of(resource, ""),
+            Self::MethodNotSupported { resource, .. } | Self::DefinitionTerminating(resource) => {
+                of(resource, "")
+            }
             Self::Invalid { kind, name, errors } => {
                 let mut details = of(kind, name);
                 let causes: Vec<Value> = errors
@@ -343,7 +357,10 @@ impl Failure {
                 details.insert("causes".into(), json!([{"message": message}]));
                 details
             }
-            Self::MethodNotAllowed | Self::NoSuchResource | Self::Injected { .. } => Map::new(),
+            Self::MethodNotAllowed
+            | Self::NoSuchResource
+            | Self::Unprocessable(_)
+            | Self::Injected { .. } => Map::new(),
             _ => return None,
         };
         if let Some(seconds) = self.retry_after() {
@@ -433,7 +450,10 @@ mod tests {
             Failure::Invalid {
                 kind: GroupResource::new("cache.example.com", "Memcached"),
                 name: "x".into(),
-                errors: vec![FieldError::required("spec.version", ""), FieldError::invalid("spec.size", 0, "no")],
+                errors: vec![
+                    FieldError::required("spec.version", ""),
+                    FieldError::invalid("spec.size", 0, "no"),
+                ],
             },
             r#"422 Invalid Memcached.cache.example.com "x" is invalid: [spec.version: Required value, spec.size: Invalid value: 0: no] {"causes":[{"field":"spec.version","message":"Required value","reason":"FieldValueRequired"},{"field":"spec.size","message":"Invalid value: 0: no","reason":"FieldValueInvalid"}],"group":"cache.example.com","kind":"Memcached","name":"x"}"#,
         );

@@ -34,9 +34,9 @@ struct Continue {
 impl Continue {
     fn parse(token: &str) -> Result<Self, Failure> {
         let refuse = |why: String| Failure::BadRequest(format!("invalid continue token: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| {
-            refuse("continue key is not valid: illegal base64 data at input byte 0".into())
-        })?;
+        let bytes = URL_SAFE_NO_PAD
+            .decode(token.trim_end_matches('='))
+            .map_err(|_| refuse("continue key is not valid: illegal base64 data at input byte 0".into()))?;
         let parsed: Self = serde_json::from_slice(&bytes)
             .map_err(|error| refuse(format!("continue key is not valid: {error}")))?;
         if parsed.v != "meta.k8s.io/v1" {
@@ -45,7 +45,10 @@ impl Continue {
             ));
         }
         if parsed.start.is_empty() || parsed.rv == 0 {
-            return Err(refuse("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into()));
+            return Err(refuse(
+                "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"
+                    .into(),
+            ));
         }
         Ok(parsed)
     }
@@ -77,10 +80,13 @@ impl Continue {
 /// # Errors
 /// For combinations that Kubernetes forbids.
 pub fn check_options(options: &Options) -> Result<(), Failure> {
-    let forbid = |detail: &str| invalid_option("ListOptions", FieldError::forbidden("resourceVersionMatch", detail));
+    let forbid =
+        |detail: &str| invalid_option("ListOptions", FieldError::forbidden("resourceVersionMatch", detail));
     if let Some(matching) = options.resource_version_match.as_deref() {
         if options.watch && options.send_initial_events.is_none() {
-            return Err(forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+            return Err(forbid(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
         }
         if options.resource_version.is_none() && !options.watch {
             return Err(forbid("resourceVersionMatch is forbidden unless resourceVersion is provided"));
@@ -97,9 +103,7 @@ pub fn check_options(options: &Options) -> Result<(), Failure> {
             ));
         }
         if matching == "Exact" && options.resource_version.as_deref() == Some("0") {
-            return Err(forbid(
-                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            ));
+            return Err(forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
         }
     }
     if options.send_initial_events.is_some() {
@@ -202,7 +206,12 @@ pub fn select(
 ///
 /// # Errors
 /// As [`select`].
-pub fn list(store: &Store, view: &View<'_>, namespace: Option<&str>, options: &Options) -> Result<Answer, Failure> {
+pub fn list(
+    store: &Store,
+    view: &View<'_>,
+    namespace: Option<&str>,
+    options: &Options,
+) -> Result<Answer, Failure> {
     let (items, metadata) = select(store, view.kind, namespace, options)?;
     view.list(&items, &metadata)
 }

@@ -144,7 +144,11 @@ fn write_object(out: &mut Vec<u8>, object: &mut Value, gap: &mut usize) -> serde
     Ok(())
 }
 
-fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, gap: &mut usize) -> serde_json::Result<()> {
+fn write_metadata(
+    out: &mut Vec<u8>,
+    metadata: &Map<String, Value>,
+    gap: &mut usize,
+) -> serde_json::Result<()> {
     out.push(b'{');
     let mut first = true;
     for (key, value) in metadata {

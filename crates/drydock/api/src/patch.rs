@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     body::{self, FieldValidation},
     call::{Call, Outcome, untouched},
-    failure::{Cause, Failure},
+    failure::{Cause, Failure, GroupResource},
     object::{self, meta},
     response::Answer,
     strict,
@@ -22,6 +22,9 @@ use crate::{
 
 /// How often an apply is tried when objects appear and vanish under it.
 const ATTEMPTS: usize = 16;
+
+/// The media type of server-side apply.
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// A patch, read.
 pub(crate) enum Patch {
@@ -36,17 +39,20 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    /// Reads the body of a `PATCH`.
-    pub fn read(call: &Call<'_>, strategic: bool) -> Result<(Self, Vec<String>), Failure> {
+    /// Reads the body of a `PATCH`; the options are looked at first.
+    pub fn read(call: &Call<'_>) -> Result<(Self, Vec<String>), Failure> {
+        let strategic = !call.kind.is_custom();
         let accepted = if strategic {
             "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
         } else {
             "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
         };
         let kind = body::content_type(call.headers);
+        check_options(call, kind == APPLY)?;
         let json = || -> Result<(Value, Vec<String>), Failure> {
-            strict::parse(&call.body)
-                .map_err(|error| Failure::BadRequest(format!("error decoding patch: {}", body::go_words(&error, &call.body))))
+            strict::parse(&call.body).map_err(|error| {
+                Failure::BadRequest(format!("error decoding patch: {}", body::go_words(&error, &call.body)))
+            })
         };
         match kind {
             "application/json-patch+json" => json().map(|(value, _)| (Self::Json(value), Vec::new())),
@@ -54,9 +60,13 @@ impl Patch {
             "application/strategic-merge-patch+json" if strategic => {
                 json().map(|(value, twice)| (Self::Strategic(value), twice))
             }
-            "application/apply-patch+yaml" => {
-                let parsed = drydock_schema::json::parse_yaml(&call.body)
-                    .map_err(|error| Failure::BadRequest(format!("error decoding YAML: {error}")))?;
+            APPLY => {
+                let parsed = drydock_schema::json::parse_yaml(&call.body).map_err(|error| {
+                    let words = body::yaml_words(&error);
+                    Failure::BadRequest(format!(
+                        "error decoding YAML: error converting YAML to JSON: {words}"
+                    ))
+                })?;
                 Ok((Self::Apply(parsed.value), Vec::new()))
             }
             _ => Err(Failure::UnsupportedMediaType(accepted)),
@@ -79,8 +89,8 @@ impl Patch {
 impl Call<'_> {
     /// `PATCH` of an object, or of its status.
     pub async fn patch(&self, subresource: Option<&str>) -> Result<Answer, Failure> {
-        let (patch, duplicates) = Patch::read(self, !self.kind.is_custom())?;
-        let validation = self.check_patch_options(&patch)?;
+        let (patch, duplicates) = Patch::read(self)?;
+        let validation = self.check_write_options("PatchOptions")?;
         if let Patch::Apply(applied) = &patch {
             return self.apply(applied, subresource).await;
         }
@@ -101,70 +111,64 @@ impl Call<'_> {
         validation: FieldValidation,
     ) -> Result<Value, Failure> {
         let mut patched = patch.onto(self, live)?;
-        self.check_patched_type(&patched)?;
+        let shown = match patch {
+            Patch::Strategic(change) => {
+                // A strategic patch is made to the typed object, which has no other type.
+                patched["apiVersion"] = live["apiVersion"].clone();
+                patched["kind"] = live["kind"].clone();
+                go_map(change)
+            }
+            _ => patched.to_string(),
+        };
+        let refuse = |fault: &str| unpatchable(&shown, fault);
+        self.check_patched_type(&patched, &refuse)?;
         self.warnings.lock().clear();
-        self.settle(&mut patched, duplicates, validation)?;
+        self.settle(&mut patched, duplicates, validation).map_err(|fault| refuse(&fault))?;
         self.check_identity(&patched)?;
         Ok(patched)
     }
 
     /// A patch can't make an object of another kind.
-    fn check_patched_type(&self, patched: &Value) -> Result<(), Failure> {
-        let same = |field: &str, own: &str| patched[field].as_str() == Some(own);
-        if same("kind", &self.kind.kind) && same("apiVersion", &self.kind.api_version()) {
+    fn check_patched_type(&self, patched: &Value, refuse: &dyn Fn(&str) -> Failure) -> Result<(), Failure> {
+        let text = |field: &str| patched[field].as_str().unwrap_or_default();
+        let (version, name, expected) = (text("apiVersion"), text("kind"), self.kind.api_version());
+        if version == expected && name == &*self.kind.kind {
             return Ok(());
         }
-        let text = |field: &str| patched[field].as_str().unwrap_or_default();
-        if text("apiVersion") != self.kind.api_version() {
-            return Err(Failure::BadRequest(format!(
-                "the API version in the data ({}) does not match the expected API version ({})",
-                text("apiVersion"),
-                self.kind.api_version()
-            )));
+        if !self.kind.is_custom() {
+            return Err(refuse(&body::other_type(&self.kind.group, &self.kind.kind, version, name)));
         }
-        Err(Failure::Invalid {
-            kind: object::kind_of(&self.kind),
-            name: self.name().to_owned(),
-            errors: vec![FieldError::invalid("kind", text("kind"), format!("must be {}", self.kind.kind))],
-        })
+        let error = if name == &*self.kind.kind {
+            FieldError::invalid("apiVersion", version, format!("must be {expected}"))
+        } else {
+            FieldError::invalid("kind", name, format!("must be {}", self.kind.kind))
+        };
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+        let kind = GroupResource::new(group, name);
+        Err(Failure::Invalid { kind, name: self.name().to_owned(), errors: vec![error] })
     }
 
     /// The object in a body is the one that the path names.
     pub fn check_identity(&self, object: &Value) -> Result<(), Failure> {
-        let name = meta(object, "name");
-        if name != self.name() {
-            if name.is_empty() {
-                return Err(Failure::BadRequest("name must be provided".into()));
-            }
-            return Err(Failure::BadRequest(format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                self.name()
-            )));
-        }
         let namespace = meta(object, "namespace");
         if !namespace.is_empty() && namespace != self.namespace() {
+            return Err(Failure::BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request"
+                    .into(),
+            ));
+        }
+        let (name, own) = (meta(object, "name"), self.name());
+        if name.is_empty() {
             return Err(Failure::BadRequest(format!(
-                "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
-                self.namespace()
+                "the name of the object ({own} based on URL) was undeterminable: name must be provided"
+            )));
+        }
+        if name != own {
+            return Err(Failure::BadRequest(format!(
+                "the name of the object ({name}) does not match the name on the URL ({own})"
             )));
         }
         Ok(())
-    }
-
-    /// Checks the options of a `PATCH`.
-    pub fn check_patch_options(&self, patch: &Patch) -> Result<FieldValidation, Failure> {
-        let validation = self.check_write_options("PatchOptions")?;
-        let refuse = |error| Err(body::invalid_option("PatchOptions", error));
-        match patch {
-            Patch::Apply(_) if self.options().field_manager.is_none() => {
-                refuse(FieldError::required("fieldManager", "is required for apply patch"))
-            }
-            Patch::Apply(_) => Ok(validation),
-            _ if self.options().force.is_some() => {
-                refuse(FieldError::forbidden("force", "may not be specified for non-apply patch"))
-            }
-            _ => Ok(validation),
-        }
     }
 
     async fn apply(&self, applied: &Value, subresource: Option<&str>) -> Result<Answer, Failure> {
@@ -200,7 +204,8 @@ impl Call<'_> {
             )));
         }
         self.api.allow(&self.attributes("create"))?;
-        let merged = self.merged(None, applied, None)?;
+        let mut merged = self.merged(None, applied, None)?;
+        object::meta_mut(&mut merged).remove("resourceVersion");
         self.create(merged, true).await
     }
 
@@ -219,14 +224,20 @@ impl Call<'_> {
         let namespace = meta(applied, "namespace");
         if !namespace.is_empty() && namespace != self.namespace() {
             return Err(Failure::BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the request".into(),
+                "the namespace of the provided object does not match the namespace sent on the request"
+                    .into(),
             ));
         }
         Ok(())
     }
 
     /// The live object with the applied one merged in.
-    fn merged(&self, live: Option<&Value>, applied: &Value, subresource: Option<&str>) -> Result<Value, Failure> {
+    pub fn merged(
+        &self,
+        live: Option<&Value>,
+        applied: &Value,
+        subresource: Option<&str>,
+    ) -> Result<Value, Failure> {
         let schema = self.kind.schema();
         let mut merged = managed::apply(managed::Apply {
             schema: &schema,
@@ -244,6 +255,43 @@ impl Call<'_> {
             object::meta_mut(&mut merged).insert("name".into(), self.name().into());
         }
         Ok(merged)
+    }
+}
+
+/// Checks the options of a `PATCH`.
+fn check_options(call: &Call<'_>, apply: bool) -> Result<(), Failure> {
+    call.check_write_options("PatchOptions")?;
+    let refuse = |error| Err(body::invalid_option("PatchOptions", error));
+    if apply && call.options().field_manager.is_none() {
+        return refuse(FieldError::required("fieldManager", "is required for apply patch"));
+    }
+    if !apply && call.options().force.is_some() {
+        return refuse(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+    }
+    Ok(())
+}
+
+/// The refusal of a patch whose result can't be decoded.
+pub(crate) fn unpatchable(shown: &str, fault: &str) -> Failure {
+    Failure::Invalid {
+        kind: GroupResource::default(),
+        name: String::new(),
+        errors: vec![FieldError::invalid("patch", shown, fault)],
+    }
+}
+
+/// A value as Go prints it.
+fn go_map(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}:{}", go_map(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(go_map).collect::<Vec<_>>().join(" ")),
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_owned(),
+        other => other.to_string(),
     }
 }
 

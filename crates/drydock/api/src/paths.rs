@@ -15,6 +15,7 @@ use crate::{
     Api, VERSION,
     accept::{self, Accept, Shape},
     failure::Failure,
+    gnostic,
     present::written,
     request::RequestInfo,
     response::{self, Answer, ResponseBody},
@@ -63,12 +64,19 @@ impl Documents {
 
 /// A number that differs when the document does (FNV-1a); nobody's safety depends on it.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 impl Api {
     /// Answers a request for a path that names no resource.
-    pub(crate) fn path(&self, info: &RequestInfo, accept: Option<&str>, headers: &HeaderMap) -> Result<Answer, Failure> {
+    pub(crate) fn path(
+        &self,
+        info: &RequestInfo,
+        accept: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Result<Answer, Failure> {
         if !matches!(info.method, Method::GET | Method::HEAD) {
             return Err(Failure::MethodNotAllowed);
         }
@@ -79,9 +87,11 @@ impl Api {
             [""] => Ok(response::value(StatusCode::OK, &self.index(), &plain(accept)?)),
             ["api" | "apis", ..] => self.discovery(info, &parts, accept, headers),
             ["openapi", ..] => self.openapi(info, &parts, accept, headers),
-            [".well-known", "openid-configuration"] => {
-                Ok(response::value(StatusCode::OK, &self.tokens().openid_configuration(host(headers)), &accept::JSON))
-            }
+            [".well-known", "openid-configuration"] => Ok(response::value(
+                StatusCode::OK,
+                &self.tokens().openid_configuration(host(headers)),
+                &accept::JSON,
+            )),
             ["openid", "v1", "jwks"] => {
                 let mut answer = response::value(StatusCode::OK, &self.tokens().jwks(), &accept::JSON);
                 let kind = HeaderValue::from_static("application/jwk-set+json");
@@ -108,7 +118,16 @@ impl Api {
             paths.push(format!("/apis/{}", group.name));
             paths.extend(group.versions.iter().map(|version| format!("/apis/{}/{version}", group.name)));
         }
-        let others = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"];
+        let others = [
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/openid/v1/jwks",
+            "/readyz",
+            "/version",
+        ];
         paths.extend(others.map(str::to_owned));
         json!({"paths": paths})
     }
@@ -158,7 +177,10 @@ impl Api {
         accept: Option<&str>,
         headers: &HeaderMap,
     ) -> Result<Answer, Failure> {
-        if accept.is_some_and(|accept| !accept.contains("json") && !accept.contains("*/*") && !accept.contains("application/*")) {
+        let accept = accept.unwrap_or("*/*");
+        let json = ["json", "*/*", "application/*"].iter().any(|kind| accept.contains(kind));
+        let protobuf = parts == ["openapi", "v2"] && accept.contains("proto-openapi.spec.v2");
+        if !json && !protobuf {
             return Err(Failure::NotAcceptable("application/json"));
         }
         let registry = self.registry();
@@ -172,10 +194,13 @@ impl Api {
                 }
                 _ => return None,
             };
+            if protobuf {
+                return Some((gnostic::encode(&value).into(), gnostic::MEDIA_TYPE));
+            }
             Some((written(&value), "application/json"))
         };
-        let document =
-            self.documents().get(registry.generation(), &info.path, make).ok_or(Failure::UnknownPath)?;
+        let key = format!("{}{}", info.path, if protobuf { "#protobuf" } else { "" });
+        let document = self.documents().get(registry.generation(), &key, make).ok_or(Failure::UnknownPath)?;
         Ok(tagged(&document, headers))
     }
 }

@@ -114,7 +114,11 @@ impl<'a> View<'a> {
                 joined("PartialObjectMetadataList", &version, metadata, items)?
             }
             Shape::Whole | Shape::Discovery => {
-                let items = items.iter().map(|item| self.whole(item));
+                let typed = !self.kind.is_custom();
+                let items = items.iter().map(|item| {
+                    let whole = self.whole(item)?;
+                    Ok(if typed { untyped(&whole).unwrap_or(whole) } else { whole })
+                });
                 joined(&self.kind.list_kind, &self.kind.api_version(), metadata, items)?
             }
         };
@@ -180,6 +184,45 @@ pub fn written(value: &Value) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
+/// An item of a list of built-in objects: the list says what it is, the item does not repeat it.
+/// Cuts `apiVersion` and `kind` out of the bytes; `None` when they are not where they are written.
+fn untyped(object: &Bytes) -> Option<Bytes> {
+    let rest = object.strip_prefix(br#"{"apiVersion":""#)?;
+    let version = rest.iter().position(|byte| *byte == b'"')?;
+    let rest = rest.get(version..)?.strip_prefix(br#"","#)?;
+    let at = kind_at(rest)?;
+    let kind = rest.get(at..)?.strip_prefix(br#""kind":""#)?;
+    let end = kind.iter().position(|byte| *byte == b'"')?;
+    let tail = kind.get(end..)?.strip_prefix(br#"","#)?;
+    let mut out = Vec::with_capacity(1 + at + tail.len());
+    out.push(b'{');
+    out.extend_from_slice(&rest[..at]);
+    out.extend_from_slice(tail);
+    Some(out.into())
+}
+
+/// Where the key `kind` of the object itself begins: not within a text, nor within another object.
+fn kind_at(fields: &[u8]) -> Option<usize> {
+    let (mut depth, mut text, mut escaped) = (0_u32, false, false);
+    for (index, byte) in fields.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if text => escaped = true,
+            b'"' if !text => {
+                if depth == 0 && fields[index..].starts_with(br#""kind":"#) {
+                    return Some(index);
+                }
+                text = true;
+            }
+            b'"' => text = false,
+            b'{' | b'[' if !text => depth += 1,
+            b'}' | b']' if !text => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+    }
+    None
+}
+
 /// A list, item after item.
 fn joined(
     kind: &str,
@@ -205,4 +248,25 @@ fn joined(
     }
     out.extend_from_slice(b"]}");
     Ok(out.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_of_a_list_does_not_repeat_its_type() {
+        for (object, expected) in [
+            (r#"{"apiVersion":"v1","kind":"Pod","metadata":{}}"#, Some(r#"{"metadata":{}}"#)),
+            (
+                r#"{"apiVersion":"v1","data":{"a":"\"kind\":\"x\\\"","kind":"no"},"kind":"ConfigMap","x":1}"#,
+                Some(r#"{"data":{"a":"\"kind\":\"x\\\"","kind":"no"},"x":1}"#),
+            ),
+            (r#"{"kind":"Pod"}"#, None),
+            (r#"{"apiVersion":"v1","metadata":{}}"#, None),
+        ] {
+            let bytes = untyped(&Bytes::from(object)).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
+            assert_eq!(bytes.as_deref(), expected, "{object}");
+        }
+    }
 }

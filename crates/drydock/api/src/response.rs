@@ -90,7 +90,9 @@ impl Body for ResponseBody {
             Inner::Whole(bytes) => {
                 Poll::Ready(bytes.take().filter(|b| !b.is_empty()).map(|b| Ok(Frame::data(b))))
             }
-            Inner::Stream(stream) => stream.as_mut().poll_next(context).map(|n| n.map(|r| r.map(Frame::data))),
+            Inner::Stream(stream) => {
+                stream.as_mut().poll_next(context).map(|n| n.map(|r| r.map(Frame::data)))
+            }
         }
     }
 
@@ -163,6 +165,9 @@ pub fn written(code: StatusCode, json: impl Into<Bytes>, accept: &Accept) -> Ans
 pub fn failure(failure: &Failure, accept: Option<&str>) -> Answer {
     if matches!(failure, Failure::UnknownPath) {
         return text(StatusCode::NOT_FOUND, "404 page not found\n");
+    }
+    if matches!(failure, Failure::Headers { .. }) {
+        return text(failure.code(), format!("{failure}\n"));
     }
     let accept = crate::accept::negotiate(accept).unwrap_or(crate::accept::JSON);
     let mut answer = value(failure.code(), &failure.status(), &accept);

@@ -1,9 +1,6 @@
 //! The server itself: what it holds, and the way of a request through it.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use drydock_access::{Identity, Policy, Tokens};
@@ -52,12 +49,7 @@ impl Options {
     /// The clock of the machine, no interference, no log.
     #[must_use]
     pub fn new(tokens: Arc<Tokens>) -> Self {
-        Self {
-            clock: Arc::new(Timestamp::now),
-            tokens,
-            interceptor: None,
-            log: Arc::new(RequestLog::new(0)),
-        }
+        Self { clock: Arc::new(Timestamp::now), tokens, interceptor: None, log: Arc::new(RequestLog::new(0)) }
     }
 }
 
@@ -205,7 +197,10 @@ impl Api {
             Ok(None) => cut(),
             Err(failure) => response::failure(&failure, accept),
         };
-        answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        answer
+            .headers_mut()
+            .entry(header::CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-cache, private"));
         let answer = response::compress(answer, &parts.headers);
         self.record(seen, &answer, received);
         answer
@@ -263,10 +258,10 @@ impl Api {
         let Some(path) = &info.resource else { return self.path(info, accept, headers) };
         let accept = accept::negotiate(accept)?;
         let Some(kind) = self.registry().find(&path.group, &path.version, &path.resource) else {
-            return Err(self.unknown(&path.group, &path.version));
+            return Err(self.unknown(&path.group));
         };
-        if path.namespace.is_some() && path.object_namespace().is_some() && !kind.namespaced {
-            return Err(self.unknown(&path.group, &path.version));
+        if path.object_namespace().is_some() && !kind.namespaced {
+            return Err(self.unknown(&path.group));
         }
         let call = Call {
             api: self,
@@ -296,8 +291,8 @@ impl Api {
     }
 
     /// No such resource: said as a `Status` within a built-in group, as plain text elsewhere.
-    fn unknown(&self, group: &str, version: &str) -> Failure {
-        let builtin = self.registry().of(group, version).iter().any(|kind| !kind.is_custom());
+    fn unknown(&self, group: &str) -> Failure {
+        let builtin = self.registry().all().iter().any(|kind| &*kind.group == group && !kind.is_custom());
         if builtin { Failure::NoSuchResource } else { Failure::UnknownPath }
     }
 
@@ -309,7 +304,8 @@ impl Api {
                 None => format!("{}/{}", path.group, path.resource),
                 Some(sub) => format!("{}/{}/{sub}", path.group, path.resource),
             });
-            let status = if answer.extensions().get::<Cut>().is_some() { 0 } else { answer.status().as_u16() };
+            let status =
+                if answer.extensions().get::<Cut>().is_some() { 0 } else { answer.status().as_u16() };
             LogEntry {
                 number,
                 at: self.now(),

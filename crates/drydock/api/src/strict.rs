@@ -70,7 +70,12 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Value::Number(value.into()))
     }
 
+    /// A whole number is one however it is written.
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        #[expect(clippy::cast_possible_truncation, reason = "a whole number in this range is exact")]
+        if value.fract() == 0.0 && value.abs() < 9.0e15 {
+            return Ok(Value::Number((value as i64).into()));
+        }
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
     }
 

@@ -9,17 +9,14 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
 use crate::{
-    Api,
-    accept,
+    Api, accept,
     call::Call,
     delete::DeleteOptions,
     failure::Failure,
-    list,
-    object,
+    list, object,
     request::{RequestInfo, ResourcePath, Verb},
     response::Answer,
-    subresources,
-    watch,
+    subresources, watch,
 };
 
 impl Call<'_> {
@@ -38,13 +35,14 @@ impl Call<'_> {
             Some(name) if self.kind.subresources.other.iter().any(|other| other.name == name) => {
                 subresources::other(self, name).await
             }
+            Some(name) if subresources::is_on_node(&self.kind, name) => subresources::on_node(self, name),
             Some(_) => Err(self.no_such_resource()),
         }
     }
 
     /// The path names something that is not there.
     pub fn no_such_resource(&self) -> Failure {
-        if self.kind.is_custom() { Failure::UnknownPath } else { Failure::NoSuchResource }
+        if self.kind.is_custom() { self.not_found() } else { Failure::NoSuchResource }
     }
 
     async fn main(&self) -> Result<Answer, Failure> {
@@ -54,18 +52,18 @@ impl Call<'_> {
         }
         let whole_cluster = self.kind.namespaced && self.path.object_namespace().is_none();
         match verb {
-            Verb::List => list::list(self.api.store(), &self.view()?, self.path.object_namespace(), self.options()),
+            Verb::List => {
+                list::list(self.api.store(), &self.view()?, self.path.object_namespace(), self.options())
+            }
             Verb::Watch => watch::watch(self.watch_context()),
             Verb::Get => self.get(),
             _ if whole_cluster && !matches!(verb, Verb::DeleteCollection) => Err(Failure::MethodNotAllowed),
             Verb::Create if !self.name().is_empty() => Err(Failure::MethodNotAllowed),
-            Verb::Update | Verb::Patch if self.name().is_empty() => {
-                Err(if self.kind.is_custom() {
-                    Failure::BadRequest("name must be provided".into())
-                } else {
-                    Failure::MethodNotAllowed
-                })
-            }
+            Verb::Update | Verb::Patch if self.name().is_empty() => Err(if self.kind.is_custom() {
+                Failure::BadRequest("name must be provided".into())
+            } else {
+                Failure::MethodNotAllowed
+            }),
             Verb::Create => self.post().await,
             Verb::Update => self.put_body(None).await,
             Verb::Patch => self.patch(None).await,
@@ -100,6 +98,9 @@ impl Call<'_> {
     }
 
     async fn post(&self) -> Result<Answer, Failure> {
+        if self.kind.is_custom() && self.api.is_ending(&self.kind) {
+            return Err(Failure::DefinitionTerminating(object::resource_of(&self.kind)));
+        }
         let object = self.decode("CreateOptions")?;
         let outcome = self.create(object, false).await?;
         self.show(StatusCode::CREATED, &outcome)
@@ -116,7 +117,10 @@ impl Call<'_> {
             return self.show(StatusCode::CREATED, &outcome);
         }
         let outcome = self
-            .update(subresource, |live| Ok(self.manage(Some(live), object.clone(), subresource)))
+            .update(subresource, |live| {
+                self.check_uid(live, &object)?;
+                Ok(self.manage(Some(live), object.clone(), subresource))
+            })
             .await?;
         self.show(StatusCode::OK, &outcome)
     }

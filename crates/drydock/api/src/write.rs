@@ -39,7 +39,9 @@ impl Call<'_> {
     pub fn claim(&self, object: &mut Value) -> Result<(), Failure> {
         let namespace = self.namespace().to_owned();
         let metadata = meta_mut(object);
-        for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        for field in
+            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
+        {
             metadata.remove(field);
         }
         check_namespace(object, &namespace)?;
@@ -87,6 +89,8 @@ impl Call<'_> {
         metadata.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
         metadata.insert("creationTimestamp".into(), object::time(self.now).into());
         self.kind.prepare_create(&mut object);
+        // What admission added has defaults too.
+        self.kind.default(&mut object);
         self.valid(&object, self.kind.validate(&object))?;
         admission.allocate(&mut object)?;
         admission.validate(&object)?;
@@ -182,7 +186,7 @@ impl Call<'_> {
             admission.mutate(&mut new).await?;
         }
         self.kind.prepare_update(&mut new, live, subresource);
-        self.valid(&new, self.kind.validate_update(&new, live, subresource))?;
+        self.valid(&new, twice_for_metadata(self.kind.validate_update(&new, live, subresource)))?;
         if subresource.is_none() {
             admission.allocate(&mut new)?;
             admission.validate(&new)?;
@@ -205,16 +209,20 @@ impl Call<'_> {
         Ok(Outcome::Stored(stored))
     }
 
-    /// Refuses an update of another version or another object than the present one.
-    fn check_version(&self, live: &Value, new: &mut Value) -> Result<(), Failure> {
-        let uid = meta(new, "uid");
-        if !uid.is_empty() && uid != meta(live, "uid") {
-            return Err(self.conflict(format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                self.registry_key(),
-                meta(live, "uid")
-            )));
+    /// Refuses to replace another object than the one that the body means.
+    pub fn check_uid(&self, live: &Value, new: &Value) -> Result<(), Failure> {
+        let (given, own) = (meta(new, "uid"), meta(live, "uid"));
+        if given.is_empty() || given == own {
+            return Ok(());
         }
+        Err(self.conflict(format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {own}",
+            self.registry_key(),
+        )))
+    }
+
+    /// Refuses an update of another version than the present one.
+    fn check_version(&self, live: &Value, new: &mut Value) -> Result<(), Failure> {
         let given = meta(new, "resourceVersion");
         if given.is_empty() || given == "0" {
             if !self.kind.allow_unconditional_update() {
@@ -232,15 +240,9 @@ impl Call<'_> {
             meta_mut(new).insert("resourceVersion".into(), current);
         } else if given != meta(live, "resourceVersion") {
             if given.parse::<u64>().is_err() {
-                return Err(Failure::Invalid {
-                    kind: object::kind_of(&self.kind),
-                    name: self.name().to_owned(),
-                    errors: vec![FieldError::invalid(
-                        "metadata.resourceVersion",
-                        given,
-                        format!("strconv.ParseUint: parsing {given:?}: invalid syntax"),
-                    )],
-                });
+                return Err(Failure::Unexpected(format!(
+                    "strconv.ParseUint: parsing {given:?}: invalid syntax"
+                )));
             }
             return Err(self.conflict(OPTIMISTIC_LOCK));
         }
@@ -288,6 +290,13 @@ impl Call<'_> {
             Err(error) => Err(Attempt::Failed(commit_failure(&error))),
         }
     }
+}
+
+/// What is wrong with metadata is found twice on the real server, by what all kinds share and by the
+/// kind itself, and listed twice among the causes.
+fn twice_for_metadata(errors: Vec<FieldError>) -> Vec<FieldError> {
+    let shared = errors.iter().filter(|error| error.path.starts_with("metadata")).cloned();
+    shared.collect::<Vec<_>>().into_iter().chain(errors).collect()
 }
 
 /// Why an attempt to write came to nothing.

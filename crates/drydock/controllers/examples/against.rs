@@ -27,6 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         token.cancel();
     });
     let options = Options { root_ca: Some("-----BEGIN CERTIFICATE-----\n".into()), ..Options::default() };
-    drydock_controllers::run(|name| clients(name).unwrap_or_else(|_| std::process::exit(1)), options, stop).await;
+    drydock_controllers::run(|name| clients(name).unwrap_or_else(|_| std::process::exit(1)), options, stop)
+        .await;
     Ok(())
 }

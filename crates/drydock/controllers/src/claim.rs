@@ -74,7 +74,8 @@ mod tests {
     fn check(owner_deleting: bool, expected: &str) {
         let mut owner = Meta { uid: "me".into(), ..Default::default() };
         owner.deletion_timestamp = owner_deleting.then(|| "2026-01-01T00:00:00Z".parse().unwrap());
-        let selector = LabelSelector { match_labels: [("app", "x")].into_iter().collect(), ..Default::default() };
+        let selector =
+            LabelSelector { match_labels: [("app", "x")].into_iter().collect(), ..Default::default() };
         let candidates = [
             pod("mine", "x", "me", false),
             pod("mine-relabelled", "y", "me", false),
@@ -84,8 +85,14 @@ mod tests {
             pod("anothers", "x", "other", false),
         ];
         let claim = claim(&owner, &selector, candidates);
-        let names = |pods: &[Arc<Pod>]| pods.iter().map(|pod| &*pod.metadata.name).collect::<Vec<_>>().join(",");
-        let told = format!("own {} adopt {} release {}", names(&claim.own), names(&claim.adopt), names(&claim.release));
+        let names =
+            |pods: &[Arc<Pod>]| pods.iter().map(|pod| &*pod.metadata.name).collect::<Vec<_>>().join(",");
+        let told = format!(
+            "own {} adopt {} release {}",
+            names(&claim.own),
+            names(&claim.adopt),
+            names(&claim.release)
+        );
         assert_eq!(told, expected);
     }
 

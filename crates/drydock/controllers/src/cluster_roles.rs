@@ -21,7 +21,9 @@ pub fn aggregate(role: &ClusterRole, all: &[Arc<ClusterRole>]) -> Option<Vec<Val
     for selector in &aggregation.cluster_role_selectors {
         let mut found: Vec<_> = all
             .iter()
-            .filter(|other| other.metadata.name != role.metadata.name && selector.matches(&other.metadata.labels))
+            .filter(|other| {
+                other.metadata.name != role.metadata.name && selector.matches(&other.metadata.labels)
+            })
             .collect();
         found.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
         for rule in found.iter().flat_map(|other| &other.rules) {
@@ -49,7 +51,9 @@ impl Controller {
             let concerned = known.all(|role| {
                 role.aggregation_rule.as_ref().is_some_and(|rule| {
                     let selects = |one: &Arc<ClusterRole>| {
-                        rule.cluster_role_selectors.iter().any(|selector| selector.matches(&one.metadata.labels))
+                        rule.cluster_role_selectors
+                            .iter()
+                            .any(|selector| selector.matches(&one.metadata.labels))
                     };
                     change.both().any(|one| one.metadata.name == role.metadata.name || selects(one))
                 })
@@ -85,7 +89,9 @@ mod tests {
     #[test]
     fn rules_are_gathered_by_name_once_each_and_left_alone_when_right() {
         let all = [
-            role(r#"{"metadata":{"name":"b","labels":{"to":"edit"}},"rules":[{"verbs":["get"]},{"verbs":["list"]}]}"#),
+            role(
+                r#"{"metadata":{"name":"b","labels":{"to":"edit"}},"rules":[{"verbs":["get"]},{"verbs":["list"]}]}"#,
+            ),
             role(r#"{"metadata":{"name":"a","labels":{"to":"edit"}},"rules":[{"verbs":["list"]}]}"#),
             role(r#"{"metadata":{"name":"c","labels":{"to":"view"}},"rules":[{"verbs":["watch"]}]}"#),
         ];

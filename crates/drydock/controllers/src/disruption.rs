@@ -46,7 +46,8 @@ pub struct Scale {
 
 /// Whether the number of pods there should be is asked of what controls them.
 pub fn needs_scales(budget: &Budget) -> bool {
-    budget.spec.max_unavailable.is_some() || matches!(budget.spec.min_available, Some(IntOrPercent::Percent(_)))
+    budget.spec.max_unavailable.is_some()
+        || matches!(budget.spec.min_available, Some(IntOrPercent::Percent(_)))
 }
 
 /// Decides what the budget allows, and when a granted eviction must be looked at again. A pod whose
@@ -152,8 +153,12 @@ fn disrupted(view: &View<'_>) -> (BTreeMap<Box<str>, Timestamp>, Option<Timestam
 }
 
 /// What the controller listens to.
-type Informers<'a> =
-    (&'a mut Informer<Budget>, &'a mut Informer<Pod>, &'a mut Informer<ReplicaSet>, &'a mut Informer<Deployment>);
+type Informers<'a> = (
+    &'a mut Informer<Budget>,
+    &'a mut Informer<Pod>,
+    &'a mut Informer<ReplicaSet>,
+    &'a mut Informer<Deployment>,
+);
 
 /// The controller.
 pub struct Controller {
@@ -208,7 +213,8 @@ impl Controller {
             {
                 let labels = after.spec.template.labels();
                 let concerned = known.in_namespace(&after.metadata.namespace, |budget| {
-                    needs_scales(budget) && budget.spec.selector.as_ref().is_some_and(|one| one.matches(labels))
+                    needs_scales(budget)
+                        && budget.spec.selector.as_ref().is_some_and(|one| one.matches(labels))
                 });
                 concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
             }
@@ -240,6 +246,9 @@ impl Controller {
             self.recorder.record(&*budget, Severity::Normal, "NoPods", "No matching pods found".into());
         }
         let scales = if needs_scales(&budget) { self.scales(&pods).await? } else { HashMap::new() };
+        if needs_scales(&budget) && pods.iter().any(|pod| pod.metadata.controller().is_none()) {
+            self.recorder.record(&*budget, Severity::Warning, "UnmanagedPods", unmanaged(&budget));
+        }
         let now = (self.clock)();
         let (status, recheck) = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
             Ok(decided) => decided,
@@ -293,7 +302,11 @@ impl Controller {
         })
     }
 
-    async fn scale_of_any(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Result<Option<Scale>, Error> {
+    async fn scale_of_any(
+        &self,
+        namespace: &Arc<str>,
+        owner: &OwnerReference,
+    ) -> Result<Option<Scale>, Error> {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
         struct Answer {
@@ -320,6 +333,29 @@ impl Controller {
     }
 }
 
+/// What is said of pods that nothing controls, in Kubernetes' words.
+fn unmanaged(budget: &Budget) -> String {
+    let selector = budget.spec.selector.clone().unwrap_or_default();
+    let labels: String =
+        selector.match_labels.iter().map(|(key, value)| format!("{key}: {value},")).collect();
+    let each = selector.match_expressions.iter().map(|one| {
+        let values: Vec<&str> = one.values.iter().map(|value| &**value).collect();
+        format!(
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            one.key,
+            one.operator,
+            values.join(" ")
+        )
+    });
+    format!(
+        "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
+         MatchExpressions:[]LabelSelectorRequirement{{{}}},}}) were found to be unmanaged. As a result, the status of the \
+         PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
+         \".spec.minAvailable\" field of the PDB to an integer value.",
+        each.collect::<String>()
+    )
+}
+
 fn selects(budget: &Budget, pod: &Pod) -> bool {
     budget.spec.selector.as_ref().is_some_and(|selector| selector.matches(&pod.metadata.labels))
 }
@@ -341,7 +377,8 @@ mod tests {
                 pod.metadata.deletion_timestamp = Some(NOW.parse().unwrap());
             }
             if !owner.is_empty() {
-                let owner = OwnerReference { uid: owner.into(), controller: Some(true), ..Default::default() };
+                let owner =
+                    OwnerReference { uid: owner.into(), controller: Some(true), ..Default::default() };
                 pod.metadata.owner_references.push(owner);
             }
             Arc::new(pod)
@@ -354,7 +391,11 @@ mod tests {
         let text = format!(r#"{{"metadata":{{"name":"b","generation":1}},"spec":{spec},"status":{status}}}"#);
         let budget: Budget = serde_json::from_str(&text).unwrap();
         let scale = |uid: &str, replicas| Scale { uid: uid.into(), replicas };
-        let scales = HashMap::from([("rs1".into(), scale("d", 4)), ("rs2".into(), scale("d", 4)), ("other".into(), scale("other", 2))]);
+        let scales = HashMap::from([
+            ("rs1".into(), scale("d", 4)),
+            ("rs2".into(), scale("d", 4)),
+            ("other".into(), scale("other", 2)),
+        ]);
         let pods = pods(given);
         let now = NOW.parse().unwrap();
         let told = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
@@ -374,31 +415,76 @@ mod tests {
 
     #[test]
     fn a_minimum_leaves_what_is_healthy_beyond_it() {
-        check(r#"{"minAvailable":2}"#, "{}", "ready ready ready", "allowed 1 healthy 3/2 expected 3 SufficientPods");
-        check(r#"{"minAvailable":2}"#, "{}", "ready ready unready", "allowed 0 healthy 2/2 expected 3 InsufficientPods");
-        check(r#"{"minAvailable":2}"#, "{}", "ready ready going", "allowed 0 healthy 2/2 expected 3 InsufficientPods");
+        check(
+            r#"{"minAvailable":2}"#,
+            "{}",
+            "ready ready ready",
+            "allowed 1 healthy 3/2 expected 3 SufficientPods",
+        );
+        check(
+            r#"{"minAvailable":2}"#,
+            "{}",
+            "ready ready unready",
+            "allowed 0 healthy 2/2 expected 3 InsufficientPods",
+        );
+        check(
+            r#"{"minAvailable":2}"#,
+            "{}",
+            "ready ready going",
+            "allowed 0 healthy 2/2 expected 3 InsufficientPods",
+        );
         check(r#"{"minAvailable":0}"#, "{}", "", "allowed 0 healthy 0/0 expected 0 InsufficientPods");
     }
 
     #[test]
     fn shares_are_of_what_the_controllers_want() {
         let (maximum, minimum) = (r#"{"maxUnavailable":1}"#, r#"{"minAvailable":"50%"}"#);
-        check(maximum, "{}", "ready:rs1 ready:rs2 ready:rs2", "allowed 0 healthy 3/3 expected 4 InsufficientPods");
-        check(minimum, "{}", "ready:rs1 ready:rs2 ready:other", "allowed 0 healthy 3/3 expected 6 InsufficientPods");
-        check(r#"{"maxUnavailable":"30%"}"#, "{}", "ready:rs1 ready:rs1 ready:rs1 ready:rs1", "allowed 2 healthy 4/2 expected 4 SufficientPods");
+        check(
+            maximum,
+            "{}",
+            "ready:rs1 ready:rs2 ready:rs2",
+            "allowed 0 healthy 3/3 expected 4 InsufficientPods",
+        );
+        check(
+            minimum,
+            "{}",
+            "ready:rs1 ready:rs2 ready:other",
+            "allowed 0 healthy 3/3 expected 6 InsufficientPods",
+        );
+        check(
+            r#"{"maxUnavailable":"30%"}"#,
+            "{}",
+            "ready:rs1 ready:rs1 ready:rs1 ready:rs1",
+            "allowed 2 healthy 4/2 expected 4 SufficientPods",
+        );
     }
 
     #[test]
     fn a_pod_whose_controller_has_no_size_stops_the_decision() {
-        check(r#"{"maxUnavailable":1}"#, "{}", "ready:rs1 ready:gone", r#"found no controllers for pod "p1""#);
+        check(
+            r#"{"maxUnavailable":1}"#,
+            "{}",
+            "ready:rs1 ready:gone",
+            r#"found no controllers for pod "p1""#,
+        );
     }
 
     #[test]
     fn granted_evictions_count_until_they_run_out() {
         let recent = r#"{"disruptedPods":{"p0":"2026-01-01T00:59:00Z"}}"#;
-        check(r#"{"minAvailable":1}"#, recent, "ready ready", "allowed 0 healthy 1/1 expected 2 InsufficientPods again in 60s");
+        check(
+            r#"{"minAvailable":1}"#,
+            recent,
+            "ready ready",
+            "allowed 0 healthy 1/1 expected 2 InsufficientPods again in 60s",
+        );
         let past = r#"{"disruptedPods":{"p0":"2026-01-01T00:57:00Z"}}"#;
-        check(r#"{"minAvailable":1}"#, past, "ready ready", "allowed 1 healthy 2/1 expected 2 SufficientPods");
+        check(
+            r#"{"minAvailable":1}"#,
+            past,
+            "ready ready",
+            "allowed 1 healthy 2/1 expected 2 SufficientPods",
+        );
     }
 
     #[test]

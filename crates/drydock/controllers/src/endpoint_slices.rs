@@ -58,7 +58,13 @@ fn families(service: &Service) -> Vec<&str> {
     service.spec.ip_families.iter().map(|family| &**family).collect()
 }
 
-fn plan_family(service: &Service, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>], family: &str, plan: &mut Plan) {
+fn plan_family(
+    service: &Service,
+    pods: &[Arc<Pod>],
+    slices: &[Arc<EndpointSlice>],
+    family: &str,
+    plan: &mut Plan,
+) {
     let mut wanted: BTreeMap<Vec<SlicePort>, Vec<Endpoint>> = BTreeMap::new();
     for pod in pods {
         if let Some(endpoint) = endpoint(service, pod, family) {
@@ -102,7 +108,8 @@ fn fill(
         let uid = endpoint.target_ref.as_ref().map(|target| target.uid.clone());
         (uid, endpoint.addresses.clone())
     };
-    let mut left: BTreeMap<_, _> = endpoints.into_iter().map(|endpoint| (identity(&endpoint), endpoint)).collect();
+    let mut left: BTreeMap<_, _> =
+        endpoints.into_iter().map(|endpoint| (identity(&endpoint), endpoint)).collect();
     let nothing = left.is_empty();
     let mut kept = Vec::with_capacity(slices.len());
     for slice in &slices {
@@ -247,12 +254,15 @@ impl Controller {
             return Ok(Next::OnChange);
         }
         let slices = self.slices.in_namespace(&key.namespace, |slice| {
-            own(slice) && slice.metadata.labels.get(SERVICE_NAME) == Some(&*key.name) && !slice.metadata.deleting()
+            own(slice)
+                && slice.metadata.labels.get(SERVICE_NAME) == Some(&*key.name)
+                && !slice.metadata.deleting()
         });
         let plan = plan(&service, &selected(&self.pods, &service), &slices);
         for slice in plan.update {
             let body = body(&slice)?;
-            let written = self.rest.replace(EndpointSlice::resource(), &slice.metadata.key(), None, body).await?;
+            let written =
+                self.rest.replace(EndpointSlice::resource(), &slice.metadata.key(), None, body).await?;
             self.note(key, written.version());
         }
         for slice in plan.create {
@@ -308,11 +318,18 @@ mod tests {
 
     fn tell(plan: &Plan) -> String {
         let slice = |slice: &EndpointSlice| {
-            let ports: Vec<_> = slice.ports.iter().filter_map(|port| port.port).map(|port| port.to_string()).collect();
+            let ports: Vec<_> =
+                slice.ports.iter().filter_map(|port| port.port).map(|port| port.to_string()).collect();
             let endpoint = |one: &Endpoint| {
                 let is = |flag: Option<bool>, name| if flag == Some(true) { name } else { "" };
                 let of = one.conditions;
-                format!("{}:{}{}{}", one.addresses.join("+"), is(of.ready, "r"), is(of.serving, "s"), is(of.terminating, "t"))
+                format!(
+                    "{}:{}{}{}",
+                    one.addresses.join("+"),
+                    is(of.ready, "r"),
+                    is(of.serving, "s"),
+                    is(of.terminating, "t")
+                )
             };
             let endpoints: Vec<_> = slice.endpoints.iter().map(endpoint).collect();
             format!("{} [{}] {}", slice.metadata.name, ports.join(","), endpoints.join(" "))

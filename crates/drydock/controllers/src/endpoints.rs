@@ -168,12 +168,15 @@ impl Controller {
         match held {
             Some(held) if matches(&held, &desired) => {}
             Some(held) => {
-                let written = self.rest.replace(Endpoints::resource(), key, None, body(&held.metadata, desired)?);
+                let written =
+                    self.rest.replace(Endpoints::resource(), key, None, body(&held.metadata, desired)?);
                 self.note(key, written.await?.version());
             }
             None => {
-                let metadata = Meta { name: key.name.clone(), namespace: key.namespace.clone(), ..Meta::default() };
-                match self.rest.create(Endpoints::resource(), &key.namespace, body(&metadata, desired)?).await {
+                let metadata =
+                    Meta { name: key.name.clone(), namespace: key.namespace.clone(), ..Meta::default() };
+                match self.rest.create(Endpoints::resource(), &key.namespace, body(&metadata, desired)?).await
+                {
                     Ok(written) => self.note(key, written.version()),
                     Err(error) if error.namespace_terminating() => {}
                     Err(error) => return Err(error),
@@ -209,7 +212,9 @@ fn body(held: &Meta, desired: Desired) -> Result<Vec<u8>, Error> {
     if desired.truncated {
         metadata.annotations.set(OVER_CAPACITY, "truncated");
     }
-    json_bytes(&json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": desired.subsets }))
+    json_bytes(
+        &json!({ "apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": desired.subsets }),
+    )
 }
 
 #[cfg(test)]
@@ -218,7 +223,8 @@ mod tests {
     use crate::service_pods::tests::pod;
 
     fn service(spec: &str) -> Service {
-        let text = format!(r#"{{"metadata":{{"name":"web","namespace":"n","labels":{{"a":"1"}}}},"spec":{spec}}}"#);
+        let text =
+            format!(r#"{{"metadata":{{"name":"web","namespace":"n","labels":{{"a":"1"}}}},"spec":{spec}}}"#);
         serde_json::from_str(&text).unwrap()
     }
 
@@ -229,7 +235,12 @@ mod tests {
             .iter()
             .map(|subset| {
                 let ports: Vec<_> = subset.ports.iter().map(|port| port.port.to_string()).collect();
-                format!("[{}] ready {} not {}", ports.join(","), ips(&subset.addresses), ips(&subset.not_ready_addresses))
+                format!(
+                    "[{}] ready {} not {}",
+                    ports.join(","),
+                    ips(&subset.addresses),
+                    ips(&subset.not_ready_addresses)
+                )
             })
             .collect();
         lines.join("\n")
@@ -258,13 +269,22 @@ mod tests {
 
     #[test]
     fn pods_with_different_ports_are_different_subsets() {
-        let spec = r#"{"clusterIP":"10.96.0.1","selector":{"app":"web"},"ports":[{"port":80,"targetPort":"http"}]}"#;
-        check(spec, &["a 10.0.0.1 ready 1", "b 10.0.0.2 ready 2"], "[1] ready 10.0.0.1 not \n[2] ready 10.0.0.2 not ");
+        let spec =
+            r#"{"clusterIP":"10.96.0.1","selector":{"app":"web"},"ports":[{"port":80,"targetPort":"http"}]}"#;
+        check(
+            spec,
+            &["a 10.0.0.1 ready 1", "b 10.0.0.2 ready 2"],
+            "[1] ready 10.0.0.1 not \n[2] ready 10.0.0.2 not ",
+        );
     }
 
     #[test]
     fn only_a_headless_service_has_addresses_without_ports() {
-        check(r#"{"clusterIP":"None","selector":{"app":"web"}}"#, &["a 10.0.0.1 ready"], "[] ready 10.0.0.1 not ");
+        check(
+            r#"{"clusterIP":"None","selector":{"app":"web"}}"#,
+            &["a 10.0.0.1 ready"],
+            "[] ready 10.0.0.1 not ",
+        );
         check(r#"{"clusterIP":"10.96.0.1","selector":{"app":"web"}}"#, &["a 10.0.0.1 ready"], "");
     }
 

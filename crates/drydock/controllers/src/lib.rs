@@ -3,7 +3,7 @@
 //! disruption budgets, aggregated roles.
 //!
 //! Each controller is one module, and in it one decision: a pure function from objects to what shall happen,
-//! with its tests beside it. What drives them is in [`machinery`], once for all: a kind is watched once for
+//! with its tests beside it. What drives them is in the module `machinery`, once for all: a kind is watched once for
 //! the whole process, and nothing is asked while nothing changes.
 //!
 //! # Guarantees

@@ -72,11 +72,15 @@ impl Findings {
 pub fn status(held: &NamespaceStatus, findings: &Findings, now: Timestamp) -> NamespaceStatus {
     let list = |items: Vec<String>| items.join(", ");
     let remaining = || {
-        let each = findings.remaining.iter().map(|(kind, count)| format!("{} has {count} resource instances", kind.0));
+        let each = findings
+            .remaining
+            .iter()
+            .map(|(kind, count)| format!("{} has {count} resource instances", kind.0));
         format!("Some resources are remaining: {}", list(each.collect()))
     };
     let finalizers = || {
-        let each = findings.finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances"));
+        let each =
+            findings.finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances"));
         format!("Some content in the namespace has finalizers remaining: {}", list(each.collect()))
     };
     let failed = || {
@@ -318,7 +322,9 @@ mod tests {
     const NOW: &str = "2026-01-01T00:00:00Z";
 
     fn tell(status: &NamespaceStatus) -> String {
-        let line = |condition: &Condition| format!("{}={} {}: {}", condition.r#type, condition.status, condition.reason, condition.message);
+        let line = |condition: &Condition| {
+            format!("{}={} {}: {}", condition.r#type, condition.status, condition.reason, condition.message)
+        };
         status.conditions.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
@@ -326,7 +332,8 @@ mod tests {
     fn what_is_left_is_told_as_kubernetes_does() {
         let mut findings = Findings::default();
         let stuck = Bare { metadata: Meta { finalizers: vec!["x.io/hold".into()], ..Meta::default() } };
-        findings.count(&Resource::fixed("", "v1", "ConfigMap", "configmaps", true), &[stuck.clone()]);
+        findings
+            .count(&Resource::fixed("", "v1", "ConfigMap", "configmaps", true), std::slice::from_ref(&stuck));
         findings.count(&Resource::fixed("x.io", "v1", "Thing", "things", true), &[stuck, Bare::default()]);
         let told = tell(&status(&NamespaceStatus::default(), &findings, NOW.parse().unwrap()));
         assert_eq!(

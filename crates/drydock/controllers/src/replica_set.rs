@@ -99,7 +99,9 @@ fn give_up_first(one: &Pod, other: &Pod, view: &View<'_>) -> Ordering {
         if one_since == other_since {
             return Ordering::Equal;
         }
-        magnitude(one_since).cmp(&magnitude(other_since)).then_with(|| one.metadata.uid.cmp(&other.metadata.uid))
+        magnitude(one_since)
+            .cmp(&magnitude(other_since))
+            .then_with(|| one.metadata.uid.cmp(&other.metadata.uid))
     };
     assigned(one)
         .cmp(&assigned(other))
@@ -113,11 +115,15 @@ fn give_up_first(one: &Pod, other: &Pod, view: &View<'_>) -> Ordering {
 }
 
 /// What to say, and when to look again because a pod will have been ready long enough.
-pub fn status(view: &View<'_>, failure: Option<(&'static str, String)>) -> (ReplicaSetStatus, Option<Duration>) {
+pub fn status(
+    view: &View<'_>,
+    failure: Option<(&'static str, String)>,
+) -> (ReplicaSetStatus, Option<Duration>) {
     let set = view.set;
     let min_ready = Duration::from_secs(u64::try_from(set.spec.min_ready_seconds).unwrap_or(0));
     let labels = set.spec.template.labels();
-    let waits: Vec<Duration> = view.active.iter().filter_map(|pod| pod.available_in(min_ready, view.now)).collect();
+    let waits: Vec<Duration> =
+        view.active.iter().filter_map(|pod| pod.available_in(min_ready, view.now)).collect();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let mut conditions = set.status.conditions.clone();
     match (failure, condition(&conditions, "ReplicaFailure").is_some()) {
@@ -243,7 +249,11 @@ impl Controller {
         let view = View { set: &set, active: &active, terminating, crowds: &crowds, now: (self.clock)() };
         let (changed, outcome) = self.carry_out(&set, plan(&view)).await;
         let failure = outcome.as_ref().err().map(|error| {
-            let reason = if active.len() > usize::try_from(set.spec.replicas).unwrap_or(0) { "FailedDelete" } else { "FailedCreate" };
+            let reason = if active.len() > usize::try_from(set.spec.replicas).unwrap_or(0) {
+                "FailedDelete"
+            } else {
+                "FailedCreate"
+            };
             (reason, error.to_string())
         });
         // What was just created or deleted comes back as changes; a status without it would be wrong at once.
@@ -260,7 +270,8 @@ impl Controller {
     async fn gather(&self, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, Error> {
         let candidates = self.pods.controlled_by(&set.metadata.uid).into_iter();
         let orphans = self.pods.orphans(&set.metadata.namespace).into_iter().filter(|pod| pod.active());
-        let Claim { mut own, adopt, release } = claim(&set.metadata, &set.spec.selector, candidates.chain(orphans));
+        let Claim { mut own, adopt, release } =
+            claim(&set.metadata, &set.spec.selector, candidates.chain(orphans));
         for pod in release.into_iter().filter(|pod| pod.active()) {
             let patch = claim::release(&set.metadata.uid, &pod.metadata.uid);
             let key = pod.metadata.key();
@@ -358,12 +369,22 @@ impl Controller {
                     Ok(pod) => {
                         created = true;
                         self.note(&key, pod.version());
-                        self.recorder.record(set, Severity::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name));
+                        self.recorder.record(
+                            set,
+                            Severity::Normal,
+                            "SuccessfulCreate",
+                            format!("Created pod: {}", pod.name),
+                        );
                     }
                     // Every other attempt would fail too, and the set goes with the namespace.
                     Err(error) if error.namespace_terminating() => return (created, Ok(())),
                     Err(error) => {
-                        self.recorder.record(set, Severity::Warning, "FailedCreate", format!("Error creating: {error}"));
+                        self.recorder.record(
+                            set,
+                            Severity::Warning,
+                            "FailedCreate",
+                            format!("Error creating: {error}"),
+                        );
                         failed = Some(error);
                     }
                 }
@@ -397,7 +418,12 @@ impl Controller {
                     if let Some(deleted) = self.deleted.lock().get_mut(&key) {
                         deleted.retain(|gone| gone.metadata.uid != pod.metadata.uid);
                     }
-                    self.recorder.record(set, Severity::Warning, "FailedDelete", format!("Error deleting: {error}"));
+                    self.recorder.record(
+                        set,
+                        Severity::Warning,
+                        "FailedDelete",
+                        format!("Error deleting: {error}"),
+                    );
                     result = Err(Error::Undecided(format!("unable to delete pods: {error}")));
                 }
             }

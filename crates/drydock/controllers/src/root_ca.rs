@@ -94,14 +94,18 @@ impl Controller {
             }
         };
         match outcome {
-            Err(error) if !error.already_exists() && !error.namespace_terminating() && !error.not_found() => Err(error),
+            Err(error) if !error.already_exists() && !error.namespace_terminating() && !error.not_found() => {
+                Err(error)
+            }
             _ => Ok(Next::OnChange),
         }
     }
 
     fn body(&self, mut metadata: Meta) -> Result<Vec<u8>, Error> {
         metadata.annotations.set(DESCRIPTION, DESCRIBED);
-        json_bytes(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { ENTRY: self.ca } }))
+        json_bytes(
+            &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { ENTRY: self.ca } }),
+        )
     }
 }
 
@@ -113,7 +117,9 @@ mod tests {
     fn the_map_is_made_when_missing_and_put_right_when_changed() {
         let mut namespace = Namespace::default();
         let map = |ca: &str, note: &str| -> ConfigMap {
-            let text = format!(r#"{{"metadata":{{"annotations":{{"{DESCRIPTION}":"{note}"}}}},"data":{{"{ENTRY}":"{ca}","more":"kept out"}}}}"#);
+            let text = format!(
+                r#"{{"metadata":{{"annotations":{{"{DESCRIPTION}":"{note}"}}}},"data":{{"{ENTRY}":"{ca}","more":"kept out"}}}}"#
+            );
             serde_json::from_str(&text).unwrap()
         };
         assert_eq!(decide(&namespace, None, "ca"), Decision::Create);

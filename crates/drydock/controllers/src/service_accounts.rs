@@ -64,7 +64,9 @@ impl Controller {
             "metadata": { "name": NAME, "namespace": &*key.name },
         });
         match self.rest.create(ServiceAccount::resource(), &key.name, json_bytes(&body)?).await {
-            Err(error) if !error.already_exists() && !error.namespace_terminating() && !error.not_found() => Err(error),
+            Err(error) if !error.already_exists() && !error.namespace_terminating() && !error.not_found() => {
+                Err(error)
+            }
             _ => Ok(Next::OnChange),
         }
     }

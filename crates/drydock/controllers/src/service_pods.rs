@@ -130,7 +130,11 @@ pub mod tests {
     #[test]
     fn a_named_port_is_looked_up_in_the_pod() {
         let pod = pod("a 10.0.0.1 ready 9000");
-        let port = |target: Option<IntOrPercent>| ServicePort { port: 80, target_port: target, ..Default::default() };
+        let port = |target: Option<IntOrPercent>| ServicePort {
+            port: 80,
+            target_port: target,
+            ..Default::default()
+        };
         assert_eq!(target_port(&pod, &port(None)), Some(80));
         assert_eq!(target_port(&pod, &port(Some(IntOrPercent::Int(81)))), Some(81));
         assert_eq!(target_port(&pod, &port(Some(IntOrPercent::Percent("http".into())))), Some(9000));

@@ -1,11 +1,13 @@
 //! The built-in controllers on a cluster in memory, with a kubelet that does nothing but say that pods run.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what helps a test fails like a test")]
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use drydock::{Drydock, Identity};
+use drydock::{Drydock, Fault, Verb};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Event, Namespace, Pod, Service, ServiceAccount};
@@ -18,32 +20,18 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A cluster with controllers.
 struct Cluster {
     drydock: Drydock,
     client: Client,
-    _stop: DropGuard,
 }
 
 impl Cluster {
     async fn start() -> Self {
-        let drydock = Drydock::builder().controllers(false).start().await.unwrap();
+        let drydock = Drydock::builder().start().await.unwrap();
         let client = drydock.client();
-        let stop = CancellationToken::new();
-        let names = |name: &'static str| match name {
-            drydock_controllers::WATCHER => {
-                Identity::user("system:kube-controller-manager", ["system:authenticated"])
-            }
-            name => Identity::service_account("kube-system", name, ""),
-        };
-        let options = drydock_controllers::Options {
-            root_ca: Some(drydock.ca_pem().to_owned()),
-            ..drydock_controllers::Options::default()
-        };
-        tokio::spawn(drydock_controllers::run(|name| drydock.client_as(names(name)), options, stop.clone()));
-        Self { drydock, client, _stop: stop.drop_guard() }
+        Self { drydock, client }
     }
 
     fn all<K>(&self) -> Api<K>
@@ -120,7 +108,7 @@ impl Cluster {
 
     async fn names<K>(&self, api: &Api<K>) -> BTreeSet<String>
     where
-        K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+        K: kube::Resource + Clone + k8s_openapi::serde::de::DeserializeOwned + std::fmt::Debug,
     {
         api.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect()
     }
@@ -175,7 +163,7 @@ async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut probe: imp
     }
 }
 
-fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+fn object<K: k8s_openapi::serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
@@ -321,6 +309,70 @@ async fn a_set_takes_pods_that_fit_and_replaces_those_that_do_not() {
     pods.patch(relabelled, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
     eventually("let go and replaced", owned(3)).await;
     assert!(pods.get(relabelled).await.unwrap().owner_references().is_empty());
+}
+
+/// Orders faults of the watch by which the controllers know of pods.
+fn of_pod_watches(fault: Fault) -> Fault {
+    fault.verb(Verb::Watch).resource("pods").user("system:kube-controller-manager")
+}
+
+#[tokio::test]
+async fn pods_are_not_created_twice_while_the_first_ones_are_not_seen() {
+    let cluster = Cluster::start().await;
+    let pods: Api<Pod> = cluster.in_default();
+    cluster.deploy(1, "web:1").await;
+    eventually("the first pod", || async { (cluster.names(&pods).await.len() == 1).then_some(()) }).await;
+    let stale = cluster.drydock.faults().order(of_pod_watches(Fault::watch_stale()));
+    cluster.deploy(3, "web:1").await;
+    eventually("three pods", || async { (cluster.names(&pods).await.len() == 3).then_some(()) }).await;
+    // Something about the set changes; whoever decides on what is seen of its pods would make more.
+    let sets: Api<ReplicaSet> = cluster.in_default();
+    let set = cluster.names(&sets).await.first().unwrap().clone();
+    let note = Patch::Merge(json!({ "metadata": { "annotations": { "note": "1" } } }));
+    sets.patch(&set, &PatchParams::default(), &note).await.unwrap();
+    cluster.deploy(4, "web:1").await;
+    eventually("the wish for a fourth", || async {
+        (sets.get(&set).await.ok()?.spec?.replicas == Some(4)).then_some(())
+    })
+    .await;
+    assert_eq!(cluster.names(&pods).await.len(), 3);
+    stale.lift();
+    eventually("four pods", || async { (cluster.names(&pods).await.len() == 4).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_lost_watch_loses_no_change() {
+    for fault in [Fault::watch_cut(), Fault::watch_end(), Fault::watch_expired()] {
+        let cluster = Cluster::start().await;
+        cluster.run_pods();
+        let order = cluster.drydock.faults().order(of_pod_watches(fault.nth(2)));
+        cluster.deploy(3, "web:1").await;
+        cluster.rolled_out(3).await;
+        assert_eq!(order.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn pods_that_can_not_be_created_are_told_and_tried_again() {
+    let cluster = Cluster::start().await;
+    cluster.run_pods();
+    let failing = Fault::internal_error().verb(Verb::Create).resource("pods").always();
+    let order = cluster.drydock.faults().order(failing);
+    cluster.deploy(2, "web:1").await;
+    let deployments: Api<Deployment> = cluster.in_default();
+    let failure = |wanted: bool| {
+        let deployments = &deployments;
+        move || async move {
+            let conditions = deployments.get("web").await.ok()?.status?.conditions.unwrap_or_default();
+            let told = conditions.into_iter().find(|one| one.type_ == "ReplicaFailure");
+            (told.is_some() == wanted).then_some(told)
+        }
+    };
+    let told = eventually("the failure", failure(true)).await.unwrap();
+    assert_eq!(told.reason.as_deref(), Some("FailedCreate"));
+    order.lift();
+    cluster.rolled_out(2).await;
+    eventually("its end", failure(false)).await;
 }
 
 #[tokio::test]

@@ -214,13 +214,18 @@ fn subresources(kind: &Kind) -> Vec<Sub> {
         let kind = "Scale".to_owned();
         all.push(Sub { name: "scale".to_owned(), group: "autoscaling", version: "v1", kind, verbs: PART });
     }
-    all.sort_by(|a, b| a.name.cmp(&b.name));
+    // Custom resources have their status before their scale.
+    if !kind.is_custom() {
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     all
 }
 
 fn storage_version_hash(kind: &Kind) -> String {
     let (group, version) = match &kind.source {
         Source::Builtin(row) if row.shares_core_events() => ("", "v1"),
+        // Kubernetes still stores definitions in their first version.
+        Source::Builtin(row) if row.kind == "CustomResourceDefinition" => (row.group, "v1beta1"),
         Source::Builtin(row) => (row.group, row.version),
         Source::Custom(custom) => (kind.group.as_ref(), custom.storage_version.as_ref()),
     };

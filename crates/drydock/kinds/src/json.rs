@@ -1,6 +1,6 @@
 //! Small steps in JSON objects.
 
-use drydock_schema::{Schema, Type};
+use drydock_schema::Schema;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -88,46 +88,41 @@ pub(crate) fn text_at(object: &Value, path: &str) -> String {
     }
 }
 
-/// Writes a value as Kubernetes' own types would: no `null`, no empty maps and lists, amounts and
-/// times in their one form.
-pub(crate) fn normalise(schema: &Schema, value: &mut Value) {
+/// Whether two values say the same; `null` says as much as nothing.
+pub(crate) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.iter().all(|(name, value)| same(value, b.get(name).unwrap_or(&Value::Null)))
+                && b.iter().all(|(name, value)| value.is_null() || a.contains_key(name))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        _ => a == b,
+    }
+}
+
+/// Writes amounts and times in their one form.
+pub(crate) fn canonical(schema: &Schema, value: &mut Value) {
     match value {
-        Value::Object(fields) => fields.retain(|name, child| {
-            if child.is_null() {
-                return false;
-            }
-            let Some(known) = schema.field(name) else { return true };
-            normalise(known, child);
-            !left_out(known, child)
-        }),
-        Value::Array(items) => {
-            for item in items.iter_mut() {
-                if let Some(known) = &schema.items {
-                    normalise(known, item);
+        Value::Object(fields) => {
+            for (name, child) in fields.iter_mut() {
+                if let Some(known) = schema.field(name) {
+                    canonical(known, child);
                 }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(known) = &schema.items {
+                items.iter_mut().for_each(|item| canonical(known, item));
             }
         }
         Value::String(_) | Value::Number(_) => match (schema.format.as_deref(), schema.name.as_deref()) {
             (Some("quantity"), _) => canonical_quantity(value),
             (Some("date-time"), name) => {
-                canonical_time(value, name.is_some_and(|name| name.ends_with(".MicroTime")))
+                canonical_time(value, name.is_some_and(|name| name.ends_with(".MicroTime")));
             }
             _ => {}
         },
         Value::Null | Value::Bool(_) => {}
-    }
-}
-
-fn left_out(schema: &Schema, value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => {
-            fields.is_empty()
-                && schema.kind == Type::Object
-                && schema.additional.is_some()
-                && schema.properties.is_empty()
-        }
-        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drydock_schema::{FieldError, Schema};
+use drydock_schema::{FieldError, Schema, builtin};
 use serde_json::Value;
 
 use crate::{crd::Custom, event, json, meta, names, path::Path, prepare, row::Row};
@@ -10,6 +10,10 @@ use crate::{crd::Custom, event, json, meta, names, path::Path, prepare, row::Row
 /// The verbs of a resource that can be stored.
 pub(crate) const STORED_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// The same verbs, in the order in which custom resources have them.
+pub(crate) const CUSTOM_VERBS: &[&str] =
+    &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// Where the scale subresource finds its numbers; paths as `.spec.replicas`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +236,8 @@ impl Kind {
     pub fn default(&self, object: &mut Value) {
         match &self.source {
             Source::Builtin(row) => {
-                json::normalise(&row.schema(), object);
+                builtin::normalise(row.definition, object);
+                json::canonical(&row.schema(), object);
                 (row.rules.default)(object);
             }
             Source::Custom(custom) => drydock_schema::defaults::apply(&custom.schema, object),
@@ -268,7 +273,9 @@ impl Kind {
                 }
                 (row.rules.validate)(object, &mut errors);
             }
-            Source::Custom(custom) => custom.validate(object, None, &mut errors),
+            Source::Custom(custom) => {
+                custom.validate(object, None, self.subresources.scale.as_ref(), false, &mut errors);
+            }
         }
         errors
     }
@@ -287,10 +294,20 @@ impl Kind {
                 }
             }
             Source::Custom(custom) => {
-                custom.validate(new, Some(old), &mut errors);
+                let status_only = subresource == Some("status");
+                custom.validate(new, Some(old), self.subresources.scale.as_ref(), status_only, &mut errors);
             }
         }
         errors
+    }
+
+    /// What is not wrong with a new or changed object, and yet worth saying.
+    #[must_use]
+    pub fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        if !self.is_custom() {
+            return Vec::new();
+        }
+        meta::finalizer_warnings(&new["metadata"], old.map(|old| &old["metadata"]))
     }
 
     /// The fields that field selectors may name, with their values, in the names of the stored form.

@@ -7,10 +7,14 @@ use crate::{
     json,
     names::{self, Rule},
     path::Path,
+    rules::{in_order, showing},
 };
 
 /// The most that all annotations of an object may hold together, keys and values.
 const ANNOTATIONS: usize = 256 * 1024;
+
+/// Finalizers that need not say whose they are.
+const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// The labels of an object, as `key -> value`.
 pub fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
@@ -131,12 +135,21 @@ fn validate_owners(owners: &[Value], path: &Path<'_>, errors: &mut Vec<FieldErro
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                errors.push(FieldError::invalid(path, Value::from(owners.to_vec()), detail));
+                errors.push(showing(FieldError::invalid(path, owners.to_vec(), detail), shown(owners)));
             } else {
                 controller = Some(this);
             }
         }
     }
+}
+
+fn shown(owners: &[Value]) -> String {
+    const ORDER: &[&str] = &["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let owners = owners.iter().map(|owner| {
+        let fields: Vec<_> = ORDER.iter().filter_map(|field| Some((*field, owner.get(field)?))).collect();
+        in_order(&fields)
+    });
+    format!("[{}]", owners.collect::<Vec<_>>().join(","))
 }
 
 fn validate_finalizers(metadata: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
@@ -193,14 +206,37 @@ pub fn validate_update(new: &Value, old: &Value, path: &Path<'_>, errors: &mut V
 
 /// Kubernetes' own kinds are held only by names that say whose they are.
 pub(crate) fn validate_own_finalizers(metadata: &Value, errors: &mut Vec<FieldError>) {
-    const STANDARD: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
     for (index, finalizer) in json::list(metadata, "finalizers").iter().enumerate() {
         let name = finalizer.as_str().unwrap_or_default();
-        if !name.contains('/') && !STANDARD.contains(&name) {
+        if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(format!("metadata.finalizers[{index}]"), name, detail));
         }
     }
+}
+
+/// What is worth saying about finalizers that other kinds would not be allowed.
+pub(crate) fn finalizer_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let known = old.map(|old| json::list(old, "finalizers")).unwrap_or_default();
+    let added = json::list(new, "finalizers").iter().filter(|name| !known.contains(name));
+    let mut added: Vec<_> = added.filter_map(Value::as_str).collect();
+    added.sort_unstable();
+    added.dedup();
+    let mut warnings = Vec::new();
+    for name in added {
+        for message in names::qualified_name(name) {
+            warnings.push(format!("metadata.finalizers: {name:?}: {message}"));
+        }
+        if name.contains('/') || STANDARD_FINALIZERS.contains(&name) {
+            continue;
+        }
+        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        warnings.push(format!(
+            "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts \
+             with other finalizer writers"
+        ));
+    }
+    warnings
 }
 
 fn absent(field: &str) -> Value {

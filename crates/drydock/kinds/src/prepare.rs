@@ -9,7 +9,8 @@ pub(crate) fn create(kind: &Kind, object: &mut Value) {
     if kind.is_virtual() {
         return;
     }
-    if kind.subresources.status {
+    let keeps_status = matches!(&kind.source, Source::Builtin(row) if row.keeps_status);
+    if kind.subresources.status && !keeps_status {
         json::remove(object, "status");
     }
     if let Some(metadata) = json::object_at(object, "metadata") {
@@ -113,13 +114,12 @@ fn count_generation(kind: &Kind, new: &mut Value, old: &Value, subresource: Opti
     if !kind.has_generation() || subresource == Some("status") {
         return;
     }
-    let meta = |object: &Value, field: &str| object["metadata"].get(field).cloned();
     let counted = match &kind.source {
         Source::Builtin(row) => row.counts,
         Source::Custom(_) => &[],
     };
-    let changed =
-        specification_changed(new, old) || counted.iter().any(|field| meta(new, field) != meta(old, field));
+    let changed = specification_changed(new, old)
+        || counted.iter().any(|field| !json::same(&new["metadata"][*field], &old["metadata"][*field]));
     if changed {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default() + 1;
         if let Some(metadata) = new.get_mut("metadata") {
@@ -131,10 +131,14 @@ fn count_generation(kind: &Kind, new: &mut Value, old: &Value, subresource: Opti
 /// Anything but metadata differs. The status never does here where it is a subresource: it has been
 /// put back before.
 fn specification_changed(new: &Value, old: &Value) -> bool {
-    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new != old };
-    let counts = |name: &str| !matches!(name, "metadata" | "apiVersion" | "kind");
-    new.iter().filter(|(name, _)| counts(name)).any(|(name, value)| old.get(name) != Some(value))
-        || old.keys().any(|name| counts(name) && !new.contains_key(name))
+    const ASIDE: &[&str] = &["metadata", "apiVersion", "kind"];
+    let names =
+        |object: &Value| object.as_object().into_iter().flat_map(|fields| fields.keys().cloned()).collect();
+    let mut all: Vec<String> = names(new);
+    all.extend(names(old));
+    all.iter()
+        .filter(|name| !ASIDE.contains(&name.as_str()))
+        .any(|name| !json::same(&new[name.as_str()], &old[name.as_str()]))
 }
 
 #[cfg(test)]

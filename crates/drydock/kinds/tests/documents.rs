@@ -1,5 +1,7 @@
 //! The documents of a real API server about the same kinds, recorded from Kubernetes v1.34.
 
+#![expect(clippy::expect_used, clippy::panic, reason = "a failure here is the answer, not an accident")]
+
 use drydock_kinds::{
     Registry, discovery,
     table::{self, Include},
@@ -7,6 +9,7 @@ use drydock_kinds::{
 use serde_json::{Value, json};
 
 const DISCOVERY: &str = include_str!("real/discovery.json");
+const COLUMNS: &str = include_str!("real/columns.json");
 const TABLES: &str = include_str!("real/tables.json");
 
 fn recording(text: &str) -> Value {
@@ -113,6 +116,32 @@ fn tables_have_the_columns_and_cells_of_a_real_server() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn columns_are_described_as_a_real_server_describes_them() {
+    /// Columns that a real server describes in the words of an older version of the kind.
+    const OLDER: &[(&str, &str)] = &[
+        ("deployments", "Selector"),
+        ("replicasets", "Selector"),
+        ("daemonsets", "Ready"),
+        ("daemonsets", "Selector"),
+        ("rolebindings", "Role"),
+        ("endpointslices", "AddressType"),
+        ("endpointslices", "Ports"),
+    ];
+    let registry = Registry::builtin();
+    for (path, recorded) in recording(COLUMNS).as_object().expect("a map") {
+        let kind = kind_at(&registry, path);
+        for (ours, theirs) in
+            table::columns(&kind).as_array().expect("a list").iter().zip(recorded.as_array().expect("a list"))
+        {
+            let name = theirs[0].as_str().expect("a name");
+            if !OLDER.contains(&(&*kind.plural, name)) {
+                assert_eq!(ours["description"], theirs[1], "{path} {name}");
+            }
+        }
+    }
 }
 
 /// The kind that is served at a path.

@@ -8,7 +8,7 @@ use super::Difference;
 
 /// Every field in which a value is not what is wanted, whoever owns it. Items of lists are matched by what names
 /// them, so that one changed condition reads as one changed condition.
-pub(super) fn differences(live: Option<&Value>, want: Option<&Value>, path: &str) -> Vec<Difference> {
+pub fn differences(live: Option<&Value>, want: Option<&Value>, path: &str) -> Vec<Difference> {
     match (live, want) {
         (Some(Value::Object(live)), Some(Value::Object(want))) => {
             let gone = live.keys().filter(|name| !want.contains_key(*name));

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{Effect, Object, Operator, Plan, Step, View, object::HIDDEN};
 
-use differences::differences;
+pub use differences::differences;
 pub use fields::{Rival, compare, rivals};
 
 /// One field that would be different.

@@ -41,12 +41,16 @@ fn tolerations(pod: &mut Value) {
             (own == key || own.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
         if !tolerated {
-            push(spec, "tolerations", json!({
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": TOLERATION_SECONDS,
-            }));
+            push(
+                spec,
+                "tolerations",
+                json!({
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": TOLERATION_SECONDS,
+                }),
+            );
         }
     }
 }
@@ -149,23 +153,27 @@ fn mount_token(pod: &mut Value) {
             }
         }
     }
-    push(&mut pod["spec"], "volumes", json!({
-        "name": volume,
-        "projected": {
-            "defaultMode": 420,
-            "sources": [
-                {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
-                {"configMap": {
-                    "name": "kube-root-ca.crt",
-                    "items": [{"key": "ca.crt", "path": "ca.crt"}],
-                }},
-                {"downwardAPI": {"items": [{
-                    "path": "namespace",
-                    "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
-                }]}},
-            ],
-        },
-    }));
+    push(
+        &mut pod["spec"],
+        "volumes",
+        json!({
+            "name": volume,
+            "projected": {
+                "defaultMode": 420,
+                "sources": [
+                    {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+                    {"configMap": {
+                        "name": "kube-root-ca.crt",
+                        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                    }},
+                    {"downwardAPI": {"items": [{
+                        "path": "namespace",
+                        "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+                    }]}},
+                ],
+            },
+        }),
+    );
 }
 
 fn push(object: &mut Value, field: &str, item: Value) {

@@ -40,7 +40,12 @@ fn families(service: &mut Value) {
     }
 }
 
-fn address(call: &Call<'_>, old: Option<&Value>, service: &mut Value, reserved: &mut Reserved) -> Result<(), Failure> {
+fn address(
+    call: &Call<'_>,
+    old: Option<&Value>,
+    service: &mut Value,
+    reserved: &mut Reserved,
+) -> Result<(), Failure> {
     let given = service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
     if given == "None" {
         service["spec"]["clusterIPs"] = json!(["None"]);
@@ -67,11 +72,17 @@ fn address(call: &Call<'_>, old: Option<&Value>, service: &mut Value, reserved: 
     Ok(())
 }
 
-fn ports(call: &Call<'_>, old: Option<&Value>, service: &mut Value, reserved: &mut Reserved) -> Result<(), Failure> {
+fn ports(
+    call: &Call<'_>,
+    old: Option<&Value>,
+    service: &mut Value,
+    reserved: &mut Reserved,
+) -> Result<(), Failure> {
     let kept: Vec<u16> = old.map(|old| ports_of(old).collect()).unwrap_or_default();
     let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
     for index in 0..count {
-        let given = service["spec"]["ports"][index]["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok());
+        let given =
+            service["spec"]["ports"][index]["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok());
         let wanted = given.filter(|port| *port != 0);
         if wanted.is_some_and(|port| kept.contains(&port)) {
             continue;

@@ -44,7 +44,8 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, Failure> {
         Ok(call.manage(Some(live), pod, Some("binding")))
     })
     .await?;
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(call.plain(StatusCode::CREATED, &status))
 }
 

@@ -37,7 +37,8 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, Failure> {
         spend(call, &pod, dry_run).await?;
     }
     call.delete_object(&options).await?;
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(call.plain(StatusCode::CREATED, &status))
 }
 
@@ -89,10 +90,8 @@ async fn spend(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), Failur
 
 /// The budgets that cover a Pod.
 fn budgets(call: &Call<'_>, pod: &Value) -> Vec<(std::sync::Arc<Stored>, Value)> {
-    let range = Range {
-        resource: "policy/poddisruptionbudgets".into(),
-        namespace: Some(call.namespace().into()),
-    };
+    let range =
+        Range { resource: "policy/poddisruptionbudgets".into(), namespace: Some(call.namespace().into()) };
     let items = call.api.store().list(&range, Page::default()).map(|l| l.items).unwrap_or_default();
     items
         .into_iter()
@@ -117,16 +116,18 @@ fn allow(budget: &Value) -> Result<(), Failure> {
     let observed = budget["status"]["observedGeneration"].as_i64().unwrap_or(0);
     let generation = budget["metadata"]["generation"].as_i64().unwrap_or(0);
     if observed < generation {
-        let message = format!(
-            "The disruption budget {} is still being processed by the server.",
-            meta(budget, "name")
-        );
+        let message =
+            format!("The disruption budget {} is still being processed by the server.", meta(budget, "name"));
         return Err(refusal(message, Some(RETRY_AFTER)));
     }
     let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
     if allowed < 0 {
         let resource = crate::failure::GroupResource::new("policy", "poddisruptionbudgets");
-        return Err(Failure::forbidden(resource, meta(budget, "name"), "pdb disruptions allowed is negative"));
+        return Err(Failure::forbidden(
+            resource,
+            meta(budget, "name"),
+            "pdb disruptions allowed is negative",
+        ));
     }
     if allowed > 0 {
         return Ok(());

@@ -2,16 +2,17 @@
 
 use drydock_kinds::{Kind, ScalePaths};
 use drydock_merge::patch;
-use drydock_schema::{FieldError, builtin, unknown};
+use drydock_schema::{FieldError, builtin, typed, unknown};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::read_body;
 use crate::{
+    body::{self, FieldValidation},
     call::Call,
     failure::{Failure, GroupResource},
     object::{self, meta, meta_mut},
-    patch::Patch,
+    patch::{Patch, unpatchable},
     request::Verb,
     response::Answer,
 };
@@ -25,14 +26,29 @@ pub(crate) async fn scale(call: &Call<'_>) -> Result<Answer, Failure> {
             Ok(call.plain(StatusCode::OK, &view(&call.kind, &paths, &live)?))
         }
         Verb::Update => {
-            call.check_write_options("UpdateOptions")?;
-            let body = read_body(call)?;
+            let validation = call.check_write_options("UpdateOptions")?;
+            let mut body = read_body(call)?;
+            check_type(&mut body)?;
+            settle(call, &mut body, validation).map_err(|fault| body::mishandled("Scale", "v1", &fault))?;
+            call.check_identity(&body)?;
             write(call, &paths, |_| Ok(body.clone())).await
         }
         Verb::Patch => {
-            let (change, _) = Patch::read(call, !call.kind.is_custom())?;
-            call.check_patch_options(&change)?;
-            write(call, &paths, |scale| patched(&change, scale)).await
+            let (change, _) = Patch::read(call)?;
+            let validation = call.check_write_options("PatchOptions")?;
+            match &change {
+                Patch::Apply(applied) => apply(call, &paths, applied).await,
+                other => {
+                    write(call, &paths, |scale| {
+                        let mut wanted = patched(other, scale)?;
+                        let shown = wanted.to_string();
+                        settle(call, &mut wanted, validation).map_err(|fault| unpatchable(&shown, &fault))?;
+                        call.check_identity(&wanted)?;
+                        Ok(wanted)
+                    })
+                    .await
+                }
+            }
         }
         _ => Err(Failure::MethodNotAllowed),
     }
@@ -57,53 +73,87 @@ async fn write(
     let outcome = call
         .update(Some("scale"), |live| {
             let current = view(&call.kind, paths, live)?;
-            let mut wanted = propose(&current)?;
-            if let Some(schema) = builtin::definition("io.k8s.api.autoscaling.v1.Scale") {
-                unknown::prune(&schema, &mut wanted, unknown::Root::Resource);
+            let wanted = propose(&current)?;
+            if !call.kind.is_custom() {
+                check(call, &wanted)?;
             }
-            check(call, &wanted)?;
             let mut new = live.clone();
             let version = meta(&wanted, "resourceVersion");
             let version = if version.is_empty() { meta(live, "resourceVersion") } else { version };
             meta_mut(&mut new).insert("resourceVersion".into(), version.into());
             let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
             set(&mut new, &paths.spec, replicas.into());
-            Ok(call.manage(Some(live), new, Some("scale")))
+            Ok(without_time(call.manage(Some(live), new, Some("scale"))))
         })
         .await?;
     let object = outcome.object(&call.kind)?;
     Ok(call.plain(StatusCode::OK, &view(&call.kind, paths, &object)?))
 }
 
-/// What is wrong with a Scale that is to be written.
-fn check(call: &Call<'_>, scale: &Value) -> Result<(), Failure> {
-    let name = meta(scale, "name");
-    if !name.is_empty() && name != call.name() {
+/// An applied Scale says one thing about the object: its number of replicas.
+async fn apply(call: &Call<'_>, paths: &ScalePaths, applied: &Value) -> Result<Answer, Failure> {
+    check(call, applied)?;
+    let mut opinion = json!({
+        "apiVersion": call.kind.api_version(),
+        "kind": &*call.kind.kind,
+        "metadata": {"name": call.name()},
+    });
+    if let Some(replicas) = applied["spec"].get("replicas") {
+        set(&mut opinion, &paths.spec, replicas.clone());
+    }
+    let outcome = call.update(Some("scale"), |live| call.merged(Some(live), &opinion, Some("scale"))).await?;
+    let object = outcome.object(&call.kind)?;
+    Ok(call.plain(StatusCode::OK, &view(&call.kind, paths, &object)?))
+}
+
+/// The real server keeps no time for what is owned through `scale`, and lists it first.
+fn without_time(mut object: Value) -> Value {
+    if let Some(entries) = object["metadata"]["managedFields"].as_array_mut() {
+        let by_scale = |entry: &Value| entry["subresource"] == "scale" && entry["operation"] == "Update";
+        for entry in entries.iter_mut().filter(|entry| by_scale(entry)) {
+            entry.as_object_mut().map(|entry| entry.remove("time"));
+        }
+        entries.sort_by_key(|entry| (entry["operation"] != "Apply", !by_scale(entry)));
+    }
+    object
+}
+
+/// A body that says it is something else is refused.
+fn check_type(scale: &mut Value) -> Result<(), Failure> {
+    let text = |field: &str| scale[field].as_str().unwrap_or_default().to_owned();
+    let (version, name) = (text("apiVersion"), text("kind"));
+    if !matches!(version.as_str(), "" | "autoscaling/v1") || !matches!(name.as_str(), "" | "Scale") {
+        let short = version.rsplit('/').next().unwrap_or_default();
+        let fault = body::other_type("autoscaling", "Scale", &version, &name);
         return Err(Failure::BadRequest(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name()
+            "{name} in version {short:?} cannot be handled as a Scale: {fault}"
         )));
     }
-    let replicas = &scale["spec"]["replicas"];
-    if !replicas.is_null() && !replicas.is_i64() && !replicas.is_u64() {
-        return Err(Failure::BadRequest(format!(
-            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
-            if replicas.is_string() { "string" } else { "value" }
-        )));
-    }
-    let number = replicas.as_i64().unwrap_or(0);
-    if number < 0 || number > i64::from(i32::MAX) {
-        return Err(Failure::Invalid {
-            kind: GroupResource::new("autoscaling", "Scale"),
-            name: call.name().to_owned(),
-            errors: vec![FieldError::invalid(
-                "spec.replicas",
-                number,
-                "must be greater than or equal to 0",
-            )],
-        });
-    }
+    scale["apiVersion"] = "autoscaling/v1".into();
+    scale["kind"] = "Scale".into();
     Ok(())
+}
+
+/// Known fields of the right types only.
+fn settle(call: &Call<'_>, scale: &mut Value, validation: FieldValidation) -> Result<(), String> {
+    let Some(schema) = builtin::definition("io.k8s.api.autoscaling.v1.Scale") else { return Ok(()) };
+    typed::check(&schema, scale).map_err(|fault| fault.to_string())?;
+    let unknown = unknown::prune(&schema, scale, unknown::Root::Resource);
+    call.warn(body::judge(validation, unknown, Vec::new())?);
+    Ok(())
+}
+
+/// What is wrong with a Scale that is to be written to a built-in kind.
+fn check(call: &Call<'_>, scale: &Value) -> Result<(), Failure> {
+    let number = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    if number >= 0 {
+        return Ok(());
+    }
+    Err(Failure::Invalid {
+        kind: GroupResource::new("autoscaling", "Scale"),
+        name: call.name().to_owned(),
+        errors: vec![FieldError::invalid("spec.replicas", number, "must be greater than or equal to 0")],
+    })
 }
 
 /// An object as its Scale.

@@ -19,7 +19,9 @@ async fn nobody_reads_anything_but_health_and_version_without_a_token() {
         cluster.check(&format!("GET {path}"), "", "401 Unauthorized: Unauthorized").await;
     }
     cluster.check("GET /version\nAuthorization: Bearer wrong", "", "401 Unauthorized: Unauthorized").await;
-    cluster.check(&format!("GET {MAPS}\nAuthorization: Bearer admin-token"), "", "200 ConfigMapList []").await;
+    cluster
+        .check(&format!("GET {MAPS}\nAuthorization: Bearer admin-token"), "", "200 ConfigMapList []")
+        .await;
 }
 
 #[tokio::test]
@@ -63,8 +65,10 @@ async fn nobody_grants_what_they_do_not_hold() {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]});
     cluster.must(&format!("POST {rbac}/rolebindings"), binding).await;
     let jane = cluster.by(Caller::Trusted(Identity::user("jane", ["devs"])));
-    let role = |resource: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": resource},
-        "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]});
+    let role = |resource: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": resource},
+        "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["get"]}]})
+    };
     jane.must(&format!("POST {rbac}/roles"), role("pods")).await;
     let (code, refused) = jane.ask(&format!("POST {rbac}/roles"), role("nodes").to_string()).await;
     assert_eq!(code, 403);

@@ -27,11 +27,16 @@ impl Cluster {
 
     /// A cluster over a store.
     pub async fn over(store: Store) -> Self {
-        let tokens = Tokens::new(SigningKey::generate().unwrap())
-            .with_static("admin-token", Identity::admin("admin"));
+        let tokens =
+            Tokens::new(SigningKey::generate().unwrap()).with_static("admin-token", Identity::admin("admin"));
         let api = Api::new(store, Options::new(Arc::new(tokens)));
         api.bootstrap().await.unwrap();
         Self { api, caller: Caller::Trusted(Identity::admin("admin")) }
+    }
+
+    /// A server that is there, asked by somebody.
+    pub fn of(api: Api, caller: Caller) -> Self {
+        Self { api, caller }
     }
 
     /// The same cluster, asked by somebody else.
@@ -50,10 +55,7 @@ impl Cluster {
         }
         for line in lines {
             let (name, value) = line.trim().split_once(": ").unwrap();
-            headers.insert(
-                name.parse::<header::HeaderName>().unwrap(),
-                value.parse().unwrap(),
-            );
+            headers.insert(name.parse::<header::HeaderName>().unwrap(), value.parse().unwrap());
         }
         let body = Full::<bytes::Bytes>::new(body.into().into());
         let mut request = Request::builder().method(method).uri(uri).body(body).unwrap();

@@ -10,7 +10,9 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 async fn an_object_is_created_read_updated_and_deleted() {
     let cluster = Cluster::new().await;
     cluster.check(&format!("GET {MAPS}/a"), "", r#"404 NotFound: configmaps "a" not found"#).await;
-    cluster.check(&format!("POST {MAPS}"), &config_map("a", json!({"x": "1"})), "201 ConfigMap default/a").await;
+    cluster
+        .check(&format!("POST {MAPS}"), &config_map("a", json!({"x": "1"})), "201 ConfigMap default/a")
+        .await;
     cluster
         .check(
             &format!("POST {MAPS}"),
@@ -38,7 +40,9 @@ async fn an_object_is_created_read_updated_and_deleted() {
             r#"409 Conflict: Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes to the latest version and try again"#,
         )
         .await;
-    cluster.check(&format!("PATCH {MAPS}/a"), r#"{"data":{"y":"3","x":null}}"#, "200 ConfigMap default/a").await;
+    cluster
+        .check(&format!("PATCH {MAPS}/a"), r#"{"data":{"y":"3","x":null}}"#, "200 ConfigMap default/a")
+        .await;
     assert_eq!(cluster.get(&format!("{MAPS}/a")).await["data"], json!({"y": "3"}));
     cluster.check(&format!("DELETE {MAPS}/a"), "", "200 Success a").await;
     cluster.check(&format!("DELETE {MAPS}/a"), "", r#"404 NotFound: configmaps "a" not found"#).await;
@@ -47,8 +51,7 @@ async fn an_object_is_created_read_updated_and_deleted() {
 #[tokio::test]
 async fn an_update_that_changes_nothing_writes_nothing() {
     let cluster = Cluster::new().await;
-    let created: Value =
-        serde_json::from_str(&config_map("a", json!({"x": "1"}))).unwrap();
+    let created: Value = serde_json::from_str(&config_map("a", json!({"x": "1"}))).unwrap();
     let created = cluster.must(&format!("POST {MAPS}"), created).await;
     let same = cluster.must(&format!("PUT {MAPS}/a"), created.clone()).await;
     assert_eq!(same, created);
@@ -89,13 +92,34 @@ async fn bad_bodies_are_refused_in_kubernetes_words() {
     let cluster = Cluster::new().await;
     let post = format!("POST {MAPS}");
     for (body, expected) in [
-        ("{", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({)"),
-        ("", "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"),
-        ("{}", r#"422 Invalid: ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required"#),
-        (r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#, r#"400 BadRequest: Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion"#),
-        (r#"{"kind":"ConfigMap","apiVersion":"v2","metadata":{"name":"a"}}"#, r#"400 BadRequest: ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:110""#),
-        (r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"b"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
-        (r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"3"}}"#, "500 : resourceVersion should not be set on objects to be created"),
+        (
+            "{",
+            "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({)",
+        ),
+        (
+            "",
+            "400 BadRequest: the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)",
+        ),
+        (
+            "{}",
+            r#"422 Invalid: ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required"#,
+        ),
+        (
+            r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#,
+            r#"400 BadRequest: Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion"#,
+        ),
+        (
+            r#"{"kind":"ConfigMap","apiVersion":"v2","metadata":{"name":"a"}}"#,
+            r#"400 BadRequest: ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:110""#,
+        ),
+        (
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"b"}}"#,
+            "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"3"}}"#,
+            "500 : resourceVersion should not be set on objects to be created",
+        ),
     ] {
         cluster.check(&post, body, expected).await;
     }
@@ -128,6 +152,19 @@ async fn bad_bodies_are_refused_in_kubernetes_words() {
     cluster
         .check(&post, &large, "413 RequestEntityTooLarge: Request entity too large: limit is 3145728")
         .await;
+}
+
+#[tokio::test]
+async fn a_pod_can_be_labelled() {
+    let cluster = Cluster::new().await;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    cluster.must("POST /api/v1/namespaces/default/serviceaccounts", account).await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let made = cluster.must("POST /api/v1/namespaces/default/pods", pod).await;
+    let labelled = cluster
+        .must("PATCH /api/v1/namespaces/default/pods/p", json!({"metadata": {"labels": {"a": "b"}}}))
+        .await;
+    assert_eq!(labelled["spec"], made["spec"]);
 }
 
 #[tokio::test]

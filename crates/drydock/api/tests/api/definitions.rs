@@ -44,14 +44,20 @@ async fn what_a_definition_defines_is_served_at_once() {
     cluster.check(&format!("GET {PROBES}"), "", "404 404 page not found").await;
     cluster.must(&format!("POST {CRDS}"), definition()).await;
     let stored = cluster.get(&format!("{CRDS}/probes.api.example.com")).await;
-    let conditions: Vec<String> = stored["status"]["conditions"].as_array().unwrap().iter().map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap())).collect();
+    let conditions: Vec<String> = stored["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| format!("{}={}", c["type"].as_str().unwrap(), c["status"].as_str().unwrap()))
+        .collect();
     assert_eq!(conditions, ["NamesAccepted=True", "Established=True"]);
     cluster.check(&format!("GET {PROBES}"), "", "200 ProbeList []").await;
     let groups = cluster.get("/apis").await;
     assert!(groups["groups"].as_array().unwrap().iter().any(|g| g["name"] == "api.example.com"));
     let resources = cluster.get("/apis/api.example.com/v1").await;
-    let names: Vec<&str> = resources["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["probes", "probes/scale", "probes/status"]);
+    let names: Vec<&str> =
+        resources["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["probes", "probes/status", "probes/scale"]);
 }
 
 #[tokio::test]
@@ -65,16 +71,31 @@ async fn objects_are_defaulted_pruned_and_validated() {
     assert_eq!(listed["items"][0], made);
     cluster.check(&format!("{post}?fieldValidation=Strict"), &probe(json!({"version": "1", "foo": 1})).to_string(), r#"400 BadRequest: Probe in version "v1" cannot be handled as a Probe: strict decoding error: unknown field "spec.foo""#).await;
     for (spec, expected) in [
-        (json!({"size": 0, "version": "1"}), r#"422 Invalid: Probe.api.example.com "a" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"#),
+        (
+            json!({"size": 0, "version": "1"}),
+            r#"422 Invalid: Probe.api.example.com "a" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"#,
+        ),
         (json!({}), r#"422 Invalid: Probe.api.example.com "a" is invalid: spec.version: Required value"#),
-        (json!({"size": "three", "version": "1"}), r#"422 Invalid: Probe.api.example.com "a" is invalid: spec.size: Invalid value: "string": spec.size in body must be of type integer: "string""#),
+        (
+            json!({"size": "three", "version": "1"}),
+            r#"422 Invalid: Probe.api.example.com "a" is invalid: [spec.size: Invalid value: "string": spec.size in body must be of type integer: "string", .spec.size: Invalid value: 0: .spec.size accessor error: three is of the type string, expected int64]"#,
+        ),
     ] {
         cluster.check(&post, &probe(spec).to_string(), expected).await;
     }
     for (body, expected) in [
-        ("{}", "400 BadRequest: the object provided is unrecognized (must be of type Probe): Object 'Kind' is missing in '{}' ({})"),
-        (r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#, "400 BadRequest: the API version in the data (v1) does not match the expected API version (api.example.com/v1)"),
-        (r#"{"kind":"Nope","apiVersion":"api.example.com/v1","metadata":{"name":"a"}}"#, r#"422 Invalid: Nope.api.example.com "a" is invalid: kind: Invalid value: "Nope": must be Probe"#),
+        (
+            "{}",
+            "400 BadRequest: the object provided is unrecognized (must be of type Probe): Object 'Kind' is missing in '{}' ({})",
+        ),
+        (
+            r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"}}"#,
+            "400 BadRequest: the API version in the data (v1) does not match the expected API version (api.example.com/v1)",
+        ),
+        (
+            r#"{"kind":"Nope","apiVersion":"api.example.com/v1","metadata":{"name":"a"}}"#,
+            r#"422 Invalid: Nope.api.example.com "a" is invalid: kind: Invalid value: "Nope": must be Probe"#,
+        ),
     ] {
         cluster.check(&post, body, expected).await;
     }
@@ -85,9 +106,14 @@ async fn objects_are_defaulted_pruned_and_validated() {
 async fn a_custom_resource_is_scaled_by_its_paths() {
     let cluster = with_probes().await;
     cluster.must(&format!("POST {PROBES}"), probe(json!({"version": "1"}))).await;
-    cluster.must(&format!("PATCH {PROBES}/a/status"), json!({"status": {"size": 1, "selector": "x=y"}})).await;
+    cluster
+        .must(&format!("PATCH {PROBES}/a/status"), json!({"status": {"size": 1, "selector": "x=y"}}))
+        .await;
     let scale = cluster.get(&format!("{PROBES}/a/scale")).await;
-    assert_eq!((&scale["spec"]["replicas"], &scale["status"]), (&json!(1), &json!({"replicas": 1, "selector": "x=y"})));
+    assert_eq!(
+        (&scale["spec"]["replicas"], &scale["status"]),
+        (&json!(1), &json!({"replicas": 1, "selector": "x=y"}))
+    );
     cluster.must(&format!("PATCH {PROBES}/a/scale"), json!({"spec": {"replicas": 3}})).await;
     let probe = cluster.get(&format!("{PROBES}/a")).await;
     assert_eq!((&probe["spec"]["size"], &probe["metadata"]["generation"]), (&json!(3), &json!(2)));
@@ -107,6 +133,15 @@ async fn a_definition_takes_its_objects_with_it_and_waits_for_their_finalizers()
     let ending = cluster.must(&format!("DELETE {CRDS}/probes.api.example.com"), Value::Null).await;
     assert_eq!(ending["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
     assert_eq!(watch.line().await, "MODIFIED CustomResourceDefinition probes.api.example.com");
+    let mut another = probe(json!({"version": "1"}));
+    another["metadata"]["name"] = "b".into();
+    cluster
+        .check(
+            &format!("POST {PROBES}"),
+            &another.to_string(),
+            "405 MethodNotAllowed: create not allowed while custom resource definition is terminating",
+        )
+        .await;
     let marked = probes.next().await.unwrap();
     assert!(marked["object"]["metadata"]["deletionTimestamp"].is_string(), "{marked}");
     cluster.must(&format!("PATCH {PROBES}/a"), json!({"metadata": {"finalizers": null}})).await;
@@ -121,6 +156,7 @@ async fn definitions_are_served_again_after_a_start_from_a_snapshot() {
     cluster.must(&format!("POST {PROBES}"), probe(json!({"version": "1"}))).await;
     let store = cluster.api.store();
     let snapshot = store.snapshot(store.revision()).unwrap();
-    let again = Cluster::over(drydock_store::Store::from_snapshot(snapshot, drydock_store::Options::default())).await;
+    let again =
+        Cluster::over(drydock_store::Store::from_snapshot(snapshot, drydock_store::Options::default())).await;
     again.check(&format!("GET {PROBES}"), "", "200 ProbeList [a]").await;
 }

@@ -29,8 +29,15 @@ async fn an_object_with_a_finalizer_waits_until_it_is_taken_off() {
             r#"409 AlreadyExists: object is being deleted: configmaps "a" already exists"#,
         )
         .await;
-    let mut watch = cluster.watch(&format!("{MAPS}?watch=1&resourceVersion={}", deleted["metadata"]["resourceVersion"].as_str().unwrap())).await;
-    cluster.check(&format!("PATCH {MAPS}/a"), r#"{"metadata":{"finalizers":null}}"#, "200 ConfigMap default/a").await;
+    let mut watch = cluster
+        .watch(&format!(
+            "{MAPS}?watch=1&resourceVersion={}",
+            deleted["metadata"]["resourceVersion"].as_str().unwrap()
+        ))
+        .await;
+    cluster
+        .check(&format!("PATCH {MAPS}/a"), r#"{"metadata":{"finalizers":null}}"#, "200 ConfigMap default/a")
+        .await;
     assert_eq!(watch.line().await, "DELETED ConfigMap default/a");
     cluster.check(&format!("GET {MAPS}/a"), "", r#"404 NotFound: configmaps "a" not found"#).await;
 }
@@ -38,7 +45,9 @@ async fn an_object_with_a_finalizer_waits_until_it_is_taken_off() {
 #[tokio::test]
 async fn preconditions_are_held() {
     let cluster = Cluster::new().await;
-    let object = cluster.must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("a", json!({}))).unwrap()).await;
+    let object = cluster
+        .must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("a", json!({}))).unwrap())
+        .await;
     let uid = object["metadata"]["uid"].as_str().unwrap();
     let version = object["metadata"]["resourceVersion"].as_str().unwrap();
     let delete = format!("DELETE {MAPS}/a");
@@ -52,15 +61,21 @@ async fn preconditions_are_held() {
 #[tokio::test]
 async fn the_garbage_collector_is_told_what_to_do_with_dependents() {
     let cluster = Cluster::new().await;
-    for (policy, finalizers) in [("Foreground", json!(["foregroundDeletion"])), ("Orphan", json!(["orphan"]))] {
+    for (policy, finalizers) in [("Foreground", json!(["foregroundDeletion"])), ("Orphan", json!(["orphan"]))]
+    {
         let name = policy.to_lowercase();
-        cluster.must(&format!("POST {MAPS}"), serde_json::from_str(&config_map(&name, json!({}))).unwrap()).await;
-        let waits = cluster.must(&format!("DELETE {MAPS}/{name}?propagationPolicy={policy}"), Value::Null).await;
+        cluster
+            .must(&format!("POST {MAPS}"), serde_json::from_str(&config_map(&name, json!({}))).unwrap())
+            .await;
+        let waits =
+            cluster.must(&format!("DELETE {MAPS}/{name}?propagationPolicy={policy}"), Value::Null).await;
         assert_eq!(waits["metadata"]["finalizers"], finalizers);
         assert!(waits["metadata"]["deletionTimestamp"].is_string());
     }
     cluster.must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("b", json!({}))).unwrap()).await;
-    cluster.check(&format!("DELETE {MAPS}/b"), r#"{"propagationPolicy":"Background"}"#, "200 Success b").await;
+    cluster
+        .check(&format!("DELETE {MAPS}/b"), r#"{"propagationPolicy":"Background"}"#, "200 Success b")
+        .await;
 }
 
 #[tokio::test]
@@ -81,7 +96,13 @@ async fn a_collection_is_deleted_by_selector() {
     }
     cluster.check(&format!("DELETE {MAPS}?labelSelector=app%3Dx"), "", "200 ConfigMapList [a c]").await;
     cluster.check(&format!("GET {MAPS}"), "", "200 ConfigMapList [b]").await;
-    cluster.check("DELETE /api/v1/configmaps", "", "405 MethodNotAllowed: the server does not allow this method on the requested resource").await;
+    cluster
+        .check(
+            "DELETE /api/v1/configmaps",
+            "",
+            "405 MethodNotAllowed: the server does not allow this method on the requested resource",
+        )
+        .await;
 }
 
 fn pod(name: &str) -> Value {
@@ -169,7 +190,10 @@ async fn an_eviction_asks_the_budget() {
     let (code, refused) = cluster.ask(&evict, eviction).await;
     assert_eq!(code, 429);
     assert_eq!(refused["message"], "Cannot evict pod as it would violate the pod's disruption budget.");
-    assert_eq!(refused["details"]["causes"][0]["message"], "The disruption budget b needs 1 healthy pods and has 1 currently");
+    assert_eq!(
+        refused["details"]["causes"][0]["message"],
+        "The disruption budget b needs 1 healthy pods and has 1 currently"
+    );
     cluster.must(&format!("PATCH {budgets}/b/status"), json!({"status": {"disruptionsAllowed": 1}})).await;
     cluster.check(&evict, eviction, "201 Success ").await;
     assert_eq!(cluster.get(&format!("{budgets}/b")).await["status"]["disruptionsAllowed"], 0);

@@ -22,13 +22,27 @@ fn patch(kind: &str, path: &str) -> String {
 #[tokio::test]
 async fn json_patches_are_carried_out_or_refused() {
     let cluster = Cluster::new().await;
-    cluster.must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("a", json!({"x": "1"}))).unwrap()).await;
+    cluster
+        .must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("a", json!({"x": "1"}))).unwrap())
+        .await;
     let line = patch("json-patch+json", &format!("{MAPS}/a"));
-    cluster.check(&line, r#"[{"op":"replace","path":"/data/x","value":"2"},{"op":"add","path":"/data/y","value":"3"}]"#, "200 ConfigMap default/a").await;
+    cluster
+        .check(
+            &line,
+            r#"[{"op":"replace","path":"/data/x","value":"2"},{"op":"add","path":"/data/y","value":"3"}]"#,
+            "200 ConfigMap default/a",
+        )
+        .await;
     assert_eq!(cluster.get(&format!("{MAPS}/a")).await["data"], json!({"x": "2", "y": "3"}));
     let (code, _) = cluster.ask(&line, r#"[{"op":"test","path":"/data/x","value":"9"}]"#).await;
     assert_eq!(code, 422);
-    cluster.check(&line, r#"[{"op":"replace","path":"/metadata/name","value":"b"}]"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)").await;
+    cluster
+        .check(
+            &line,
+            r#"[{"op":"replace","path":"/metadata/name","value":"b"}]"#,
+            "400 BadRequest: the name of the object (b) does not match the name on the URL (a)",
+        )
+        .await;
     cluster.check(&patch("nope", &format!("{MAPS}/a")), "{}", "415 UnsupportedMediaType: the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml").await;
 }
 
@@ -39,9 +53,16 @@ async fn a_strategic_merge_patch_merges_containers_by_name_and_counts_a_generati
     assert_eq!(made["metadata"]["generation"], 1);
     assert_eq!(made["spec"]["strategy"]["type"], "RollingUpdate");
     let change = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i:2"}, {"name": "e", "image": "j"}]}}}});
-    let (code, patched) = cluster.ask(&patch("strategic-merge-patch+json", &format!("{DEPLOYMENTS}/d")), change.to_string()).await;
+    let (code, patched) = cluster
+        .ask(&patch("strategic-merge-patch+json", &format!("{DEPLOYMENTS}/d")), change.to_string())
+        .await;
     assert_eq!(code, 200, "{patched}");
-    let images: Vec<&str> = patched["spec"]["template"]["spec"]["containers"].as_array().unwrap().iter().map(|c| c["image"].as_str().unwrap()).collect();
+    let images: Vec<&str> = patched["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["image"].as_str().unwrap())
+        .collect();
     assert_eq!(images, ["i:2", "j"]);
     assert_eq!(patched["metadata"]["generation"], 2);
 }
@@ -50,7 +71,10 @@ async fn a_strategic_merge_patch_merges_containers_by_name_and_counts_a_generati
 async fn an_apply_creates_merges_and_names_conflicts() {
     let cluster = Cluster::new().await;
     let apply = |manager: &str, force: bool| {
-        format!("PATCH {DEPLOYMENTS}/d?fieldManager={manager}{}\nContent-Type: application/apply-patch+yaml", if force { "&force=true" } else { "" })
+        format!(
+            "PATCH {DEPLOYMENTS}/d?fieldManager={manager}{}\nContent-Type: application/apply-patch+yaml",
+            if force { "&force=true" } else { "" }
+        )
     };
     cluster.check(&format!("PATCH {DEPLOYMENTS}/d\nContent-Type: application/apply-patch+yaml"), "{}", r#"422 Invalid: PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#).await;
     let (code, made) = cluster.ask(&apply("one", false), deployment(1).to_string()).await;
@@ -63,7 +87,10 @@ async fn an_apply_creates_merges_and_names_conflicts() {
     let (code, conflict) = cluster.ask(&apply("two", false), other.to_string()).await;
     assert_eq!(code, 409, "{conflict}");
     assert_eq!(conflict["message"], r#"Apply failed with 1 conflict: conflict with "one": .spec.replicas"#);
-    assert_eq!(conflict["details"]["causes"], json!([{"reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".spec.replicas"}]));
+    assert_eq!(
+        conflict["details"]["causes"],
+        json!([{"reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".spec.replicas"}])
+    );
     let (code, forced) = cluster.ask(&apply("two", true), other.to_string()).await;
     assert_eq!((code, &forced["spec"]["replicas"]), (200, &json!(3)));
     assert_eq!(forced["metadata"]["generation"], 2);
@@ -77,10 +104,20 @@ async fn the_status_is_written_by_its_own_path() {
     let change = json!({"spec": {"replicas": 2}, "status": {"replicas": 7}});
     let main = cluster.must(&line, change.clone()).await;
     assert_eq!((&main["spec"]["replicas"], main["status"].get("replicas")), (&json!(2), None));
-    let status = cluster.must(&format!("PATCH {DEPLOYMENTS}/d/status"), json!({"spec": {"replicas": 9}, "status": {"replicas": 7}})).await;
+    let status = cluster
+        .must(
+            &format!("PATCH {DEPLOYMENTS}/d/status"),
+            json!({"spec": {"replicas": 9}, "status": {"replicas": 7}}),
+        )
+        .await;
     assert_eq!((&status["spec"]["replicas"], &status["status"]["replicas"]), (&json!(2), &json!(7)));
     assert_eq!(status["metadata"]["generation"], main["metadata"]["generation"]);
-    let manager = status["metadata"]["managedFields"].as_array().unwrap().iter().find(|m| m["subresource"] == "status").unwrap();
+    let manager = status["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|m| m["subresource"] == "status")
+        .unwrap();
     assert_eq!(manager["fieldsV1"], json!({"f:status": {"f:replicas": {}}}));
 }
 
@@ -109,6 +146,28 @@ async fn a_deployment_is_scaled() {
             r#"422 Invalid: Scale.autoscaling "d" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0"#,
         )
         .await;
+}
+
+#[tokio::test]
+async fn an_applied_scale_is_owned_as_one() {
+    let cluster = Cluster::new().await;
+    cluster.must(&format!("POST {DEPLOYMENTS}"), deployment(1)).await;
+    let body = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 5}});
+    let line = patch("apply-patch+yaml", &format!("{DEPLOYMENTS}/d/scale?fieldManager=hpa"));
+    let (code, conflict) = cluster.ask(&line, body.to_string()).await;
+    assert_eq!(code, 409, "{conflict}");
+    let line = patch("apply-patch+yaml", &format!("{DEPLOYMENTS}/d/scale?fieldManager=hpa&force=true"));
+    let (code, scale) = cluster.ask(&line, body.to_string()).await;
+    assert_eq!((code, &scale["spec"]["replicas"]), (200, &json!(5)));
+    let object = cluster.get(&format!("{DEPLOYMENTS}/d")).await;
+    let entry = object["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|m| m["manager"] == "hpa")
+        .unwrap();
+    assert_eq!((&entry["operation"], &entry["subresource"]), (&json!("Apply"), &json!("scale")));
+    assert_eq!(entry["fieldsV1"], json!({"f:spec": {"f:replicas": {}}}));
 }
 
 #[tokio::test]

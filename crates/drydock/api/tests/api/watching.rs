@@ -56,7 +56,8 @@ async fn an_object_that_is_no_longer_selected_is_deleted_to_the_watcher() {
     create(&cluster, "a", json!({"app": "x"})).await;
     let mut watch = cluster.watch(&format!("{MAPS}?watch=1&labelSelector=app%3Dx")).await;
     assert_eq!(watch.line().await, "ADDED ConfigMap default/a");
-    let changed = cluster.must(&format!("PATCH {MAPS}/a"), json!({"metadata": {"labels": {"app": "y"}}})).await;
+    let changed =
+        cluster.must(&format!("PATCH {MAPS}/a"), json!({"metadata": {"labels": {"app": "y"}}})).await;
     let event = watch.next().await.unwrap();
     assert_eq!(event["type"], "DELETED");
     assert_eq!(event["object"]["metadata"]["labels"]["app"], "x");
@@ -82,7 +83,8 @@ async fn a_watch_from_a_forgotten_revision_is_expired() {
 async fn a_watch_ends_when_its_time_is_over_and_sends_bookmarks_until_then() {
     let cluster = Cluster::new().await;
     let list = cluster.get(MAPS).await;
-    let path = format!("{MAPS}?watch=1&allowWatchBookmarks=1&timeoutSeconds=100&resourceVersion={}", version(&list));
+    let path =
+        format!("{MAPS}?watch=1&allowWatchBookmarks=1&timeoutSeconds=100&resourceVersion={}", version(&list));
     let answer = cluster.send(&format!("GET {path}"), "").await;
     let bytes = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
@@ -157,7 +159,8 @@ async fn tables_and_metadata_are_given_to_those_who_ask() {
     assert_eq!(table_value["kind"], "Table");
     assert_eq!(table_value["rows"][0]["cells"][0], "a");
     assert_eq!(table_value["rows"][0]["object"]["kind"], "PartialObjectMetadata");
-    let metadata = "Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+    let metadata =
+        "Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
     let (_, list) = cluster.ask(&format!("GET {MAPS}\n{metadata}"), "").await;
     assert_eq!(list["kind"], "PartialObjectMetadataList");
     assert_eq!(list["items"][0]["metadata"]["labels"], json!({"app": "x"}));

@@ -252,7 +252,8 @@ impl Controller {
         if let Some(seconds) = min_ready_seconds {
             patch["spec"]["minReadySeconds"] = seconds.into();
         }
-        let written = self.rest.patch(ReplicaSet::resource(), &set.metadata.key(), PatchType::Merge, &patch).await?;
+        let written =
+            self.rest.patch(ReplicaSet::resource(), &set.metadata.key(), PatchType::Merge, &patch).await?;
         self.note_set(key, written.version());
         if let Some(replicas) = replicas {
             self.told_scaled(deployment, &set.metadata.name, set.spec.replicas, replicas);

@@ -208,7 +208,10 @@ impl<'a> Stages<'a> {
 
     fn progress(&mut self, reason: &str, message: String) {
         if has_deadline(self.deployment) {
-            set_condition(&mut self.conditions, new_condition(PROGRESSING, "True", reason, message, self.now));
+            set_condition(
+                &mut self.conditions,
+                new_condition(PROGRESSING, "True", reason, message, self.now),
+            );
         }
     }
 
@@ -291,7 +294,8 @@ impl<'a> Stages<'a> {
             resize(deployment, draft, to);
         }
         // What a set that shall have no pods still counts as available is on its way out.
-        let staying = self.sets.old.iter().filter(|draft| draft.origin.is_some_and(|set| set.spec.replicas > 0));
+        let staying =
+            self.sets.old.iter().filter(|draft| draft.origin.is_some_and(|set| set.spec.replicas > 0));
         let available = staying.map(Draft::available).sum::<i32>() + self.sets.new_available();
         let mut spare = available - floor;
         for draft in self.sets.old.iter_mut().filter(|draft| draft.replicas > 0) {
@@ -314,7 +318,8 @@ impl<'a> Stages<'a> {
             resize(deployment, draft, 0);
             scaled = true;
         }
-        let counted: i32 = self.sets.old.iter().filter_map(|draft| draft.origin).map(|set| set.status.replicas).sum();
+        let counted: i32 =
+            self.sets.old.iter().filter_map(|draft| draft.origin).map(|set| set.status.replicas).sum();
         if scaled || counted > 0 || old_pods_running {
             return;
         }
@@ -330,7 +335,9 @@ impl<'a> Stages<'a> {
     /// Whether the size of the Deployment changed since its sets were last scaled.
     fn was_scaled(&self) -> bool {
         let wanted = self.deployment.spec.replicas;
-        self.sets.active().any(|set| revision::count(&set.annotations, DESIRED).is_some_and(|desired| desired != wanted))
+        self.sets
+            .active()
+            .any(|set| revision::count(&set.annotations, DESIRED).is_some_and(|desired| desired != wanted))
     }
 
     /// Scales the sets with the Deployment: the only active one fully, several in proportion, so that a
@@ -348,7 +355,8 @@ impl<'a> Stages<'a> {
                 return;
             }
             1 => {
-                let only = self.sets.old.iter_mut().chain(&mut self.sets.new).find(|draft| draft.replicas > 0);
+                let only =
+                    self.sets.old.iter_mut().chain(&mut self.sets.new).find(|draft| draft.replicas > 0);
                 if let Some(draft) = only {
                     draft.replicas = wanted;
                     note_sizes(deployment, draft);
@@ -410,11 +418,16 @@ impl<'a> Stages<'a> {
 
     /// Deletes the oldest old sets beyond the limit, of those that have no pods left.
     fn clean_up(&mut self) {
-        let Some(limit) = self.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else {
+        let Some(limit) = self.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX)
+        else {
             return;
         };
-        let mut alive: Vec<&mut Draft<'a>> =
-            self.sets.old.iter_mut().filter(|draft| draft.origin.is_some_and(|set| !set.metadata.deleting())).collect();
+        let mut alive: Vec<&mut Draft<'a>> = self
+            .sets
+            .old
+            .iter_mut()
+            .filter(|draft| draft.origin.is_some_and(|set| !set.metadata.deleting()))
+            .collect();
         let excess = alive.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         alive.sort_by_key(|draft| draft.origin.map(revision::revision));
         for draft in alive.into_iter().take(excess) {

@@ -84,7 +84,13 @@ fn set(at: usize, line: &str) -> ReplicaSet {
             }
             "failing" => {
                 let time = NOW.parse().unwrap();
-                set.status.conditions.push(new_condition("ReplicaFailure", "True", "FailedCreate", value.into(), time));
+                set.status.conditions.push(new_condition(
+                    "ReplicaFailure",
+                    "True",
+                    "FailedCreate",
+                    value.into(),
+                    time,
+                ));
             }
             other => panic!("{other}"),
         }
@@ -100,7 +106,9 @@ fn tell(plan: &Plan<'_>) -> String {
     };
     for action in &plan.actions {
         lines.push(match action {
-            Action::Create { replicas, annotations, .. } => format!("create {replicas}{}", notes(annotations)),
+            Action::Create { replicas, annotations, .. } => {
+                format!("create {replicas}{}", notes(annotations))
+            }
             Action::Edit { set, replicas, annotations, min_ready_seconds } => {
                 let mut line = format!("edit {}", set.metadata.name);
                 if let Some(replicas) = replicas {
@@ -138,7 +146,13 @@ fn check(owner: &str, sets: &str, expected: &str) {
 #[track_caller]
 fn check_with(owner: &str, sets: &str, old_pods_running: bool, expected: &str) {
     let deployment = deployment(owner);
-    let sets: Vec<_> = sets.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate().map(|(at, line)| set(at, line)).collect();
+    let sets: Vec<_> = sets
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .enumerate()
+        .map(|(at, line)| set(at, line))
+        .collect();
     let now = NOW.parse().unwrap();
     let plan = plan(View { deployment: &deployment, sets: sets.iter().collect(), old_pods_running, now });
     let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -283,7 +297,8 @@ fn no_progress_within_the_deadline_is_told_once() {
 
 #[test]
 fn the_deadline_is_looked_at_when_it_passes() {
-    let deployment = deployment("replicas=1 template=a revision=1 progressing=ReplicaSetUpdated@00:55:00 had=1/1/0");
+    let deployment =
+        deployment("replicas=1 template=a revision=1 progressing=ReplicaSetUpdated@00:55:00 had=1/1/0");
     let set = set(0, "web-a template=a replicas=1 available=0 desired=1 max=2 revision=1");
     let now = NOW.parse().unwrap();
     let plan = plan(View { deployment: &deployment, sets: vec![&set], old_pods_running: false, now });
@@ -292,7 +307,8 @@ fn the_deadline_is_looked_at_when_it_passes() {
 
 #[test]
 fn recreate_waits_for_the_last_old_pod() {
-    let owner = "replicas=3 recreate template=b revision=1 progressing=NewReplicaSetAvailable@00:01:00 had=3/3/3";
+    let owner =
+        "replicas=3 recreate template=b revision=1 progressing=NewReplicaSetAvailable@00:01:00 had=3/3/3";
     check(
         owner,
         "web-a template=a replicas=3 available=3 desired=3 max=3 revision=1",
@@ -362,12 +378,15 @@ fn a_changed_readiness_time_reaches_the_current_set() {
 fn play(owner: &str) {
     let mut deployment = deployment(owner);
     let mut sets = vec![set(0, "web-a template=a replicas=7 available=7 desired=7 max=9 revision=1")];
-    let (floor, ceiling) =
-        (deployment.spec.replicas - max_unavailable(&deployment), deployment.spec.replicas + max_surge(&deployment));
+    let (floor, ceiling) = (
+        deployment.spec.replicas - max_unavailable(&deployment),
+        deployment.spec.replicas + max_surge(&deployment),
+    );
     for step in 1..40 {
         let now: Timestamp = NOW.parse().unwrap();
         let (copies, copy) = (sets.clone(), deployment.clone());
-        let plan = plan(View { deployment: &copy, sets: copies.iter().collect(), old_pods_running: false, now });
+        let plan =
+            plan(View { deployment: &copy, sets: copies.iter().collect(), old_pods_running: false, now });
         let quiet = plan.actions.is_empty() && plan.status == deployment.status && plan.revision.is_none();
         if quiet {
             assert!(complete(&deployment, &deployment.status), "stuck after {step} steps: {}", tell(&plan));
@@ -386,7 +405,8 @@ fn play(owner: &str) {
                 Action::Edit { set: edited, replicas, annotations, .. } => {
                     let own = sets.iter_mut().find(|own| own.metadata.name == edited.metadata.name).unwrap();
                     own.spec.replicas = replicas.unwrap_or(own.spec.replicas);
-                    own.metadata.annotations = annotations.unwrap_or_else(|| own.metadata.annotations.clone());
+                    own.metadata.annotations =
+                        annotations.unwrap_or_else(|| own.metadata.annotations.clone());
                 }
                 Action::Delete(_) => panic!("nothing is to be deleted"),
             }
@@ -410,7 +430,11 @@ fn play(owner: &str) {
 
 #[test]
 fn every_rolling_update_ends_within_its_bounds_and_then_plans_nothing() {
-    for (surge, unavailable) in [("\"25%\"", "\"25%\""), ("1", "0"), ("0", "1"), ("3", "2"), ("\"100%\"", "0"), ("0", "\"1%\"")] {
-        play(&format!("replicas=7 surge={surge} unavailable={unavailable} template=b revision=1 progressing=NewReplicaSetAvailable@00:01:00 had=7/7/7"));
+    for (surge, unavailable) in
+        [("\"25%\"", "\"25%\""), ("1", "0"), ("0", "1"), ("3", "2"), ("\"100%\"", "0"), ("0", "\"1%\"")]
+    {
+        play(&format!(
+            "replicas=7 surge={surge} unavailable={unavailable} template=b revision=1 progressing=NewReplicaSetAvailable@00:01:00 had=7/7/7"
+        ));
     }
 }

@@ -58,7 +58,12 @@ pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
 }
 
 /// The counts and whether enough is available, on top of the conditions there are.
-pub fn counted(deployment: &Deployment, sets: &Sets<'_>, conditions: &[Condition], now: Timestamp) -> DeploymentStatus {
+pub fn counted(
+    deployment: &Deployment,
+    sets: &Sets<'_>,
+    conditions: &[Condition],
+    now: Timestamp,
+) -> DeploymentStatus {
     let sum = |count: &dyn Fn(&crate::objects::workload::ReplicaSetStatus) -> i32| -> i32 {
         sets.observed().map(|set| count(&set.status)).sum()
     };
@@ -70,7 +75,8 @@ pub fn counted(deployment: &Deployment, sets: &Sets<'_>, conditions: &[Condition
         ready_replicas: sum(&|status| status.ready_replicas),
         available_replicas: available,
         unavailable_replicas: (sets.total() - available).max(0),
-        terminating_replicas: Some(sum(&|status| status.terminating_replicas.unwrap_or(0))).filter(|sum| *sum > 0),
+        terminating_replicas: Some(sum(&|status| status.terminating_replicas.unwrap_or(0)))
+            .filter(|sum| *sum > 0),
         conditions: conditions.to_vec(),
         collision_count: deployment.status.collision_count,
     };
@@ -85,7 +91,12 @@ pub fn counted(deployment: &Deployment, sets: &Sets<'_>, conditions: &[Condition
 }
 
 /// The whole status during and after a roll-out: with progress, its lack, and failures of the sets.
-pub fn rollout(deployment: &Deployment, sets: &Sets<'_>, conditions: &[Condition], now: Timestamp) -> DeploymentStatus {
+pub fn rollout(
+    deployment: &Deployment,
+    sets: &Sets<'_>,
+    conditions: &[Condition],
+    now: Timestamp,
+) -> DeploymentStatus {
     let mut status = counted(deployment, sets, conditions, now);
     let deadline = has_deadline(deployment);
     if !deadline {
@@ -101,7 +112,10 @@ pub fn rollout(deployment: &Deployment, sets: &Sets<'_>, conditions: &[Condition
         };
         if complete(deployment, &status) {
             let message = format!("{subject} has successfully progressed.");
-            set_condition(&mut status.conditions, new_condition(PROGRESSING, "True", NEW_AVAILABLE, message, now));
+            set_condition(
+                &mut status.conditions,
+                new_condition(PROGRESSING, "True", NEW_AVAILABLE, message, now),
+            );
         } else if progressed(&deployment.status, &status) {
             let message = format!("{subject} is progressing.");
             let mut new = new_condition(PROGRESSING, "True", "ReplicaSetUpdated", message, now);
@@ -113,7 +127,10 @@ pub fn rollout(deployment: &Deployment, sets: &Sets<'_>, conditions: &[Condition
             set_condition(&mut status.conditions, new);
         } else if timed_out(deployment, &status, now) {
             let message = format!("{subject} has timed out progressing.");
-            set_condition(&mut status.conditions, new_condition(PROGRESSING, "False", TIMED_OUT, message, now));
+            set_condition(
+                &mut status.conditions,
+                new_condition(PROGRESSING, "False", TIMED_OUT, message, now),
+            );
         }
     }
     let failure = sets.new_observed().into_iter().chain(sets.observed());
@@ -153,7 +170,11 @@ fn deadline_of(deployment: &Deployment, held: &Condition) -> Option<Timestamp> {
 /// When to look again, so that a lack of progress is told in time.
 pub fn look_again(deployment: &Deployment, status: &DeploymentStatus, now: Timestamp) -> Option<Duration> {
     let held = condition(&status.conditions, PROGRESSING)?;
-    if !has_deadline(deployment) || complete(deployment, status) || &*held.reason == TIMED_OUT || deployment.spec.paused {
+    if !has_deadline(deployment)
+        || complete(deployment, status)
+        || &*held.reason == TIMED_OUT
+        || deployment.spec.paused
+    {
         return None;
     }
     let left = deadline_of(deployment, held)?.duration_since(now);

@@ -43,14 +43,19 @@ pub fn decide(live: &Meta, owners: &[Owner], dependents: bool, waiting: bool) ->
         // What is gone, and what would wait for this one for ever, is dropped.
         let pairs = live.owner_references.iter().zip(owners);
         return Decision::KeepOwners(
-            pairs.filter(|(_, owner)| **owner == Owner::Solid).map(|(reference, _)| reference.clone()).collect(),
+            pairs
+                .filter(|(_, owner)| **owner == Owner::Solid)
+                .map(|(reference, _)| reference.clone())
+                .collect(),
         );
     }
     if owners.contains(&Owner::Waiting) && dependents {
         if waiting && live.owner_references.iter().any(|owner| owner.block_owner_deletion == Some(true)) {
             let unblocked = live.owner_references.iter().cloned();
             return Decision::UnblockAndDelete(
-                unblocked.map(|owner| OwnerReference { block_owner_deletion: Some(false), ..owner }).collect(),
+                unblocked
+                    .map(|owner| OwnerReference { block_owner_deletion: Some(false), ..owner })
+                    .collect(),
             );
         }
         return Decision::Delete(Propagation::Foreground);
@@ -80,7 +85,8 @@ mod tests {
             .collect();
         let finalizers = finalizers.iter().map(|finalizer| (*finalizer).into()).collect();
         let live = Meta { owner_references: references, finalizers, ..Meta::default() };
-        let names = |owners: &[OwnerReference]| owners.iter().map(|owner| &*owner.uid).collect::<Vec<_>>().join(",");
+        let names =
+            |owners: &[OwnerReference]| owners.iter().map(|owner| &*owner.uid).collect::<Vec<_>>().join(",");
         let told = match decide(&live, owners, dependents, waiting) {
             Decision::Keep => "keep".to_owned(),
             Decision::KeepOwners(owners) => format!("keep with {}", names(&owners)),

@@ -93,7 +93,10 @@ impl Graph {
         let blocks = |node: &Node| {
             node.owners.iter().any(|owner| *owner.uid == *uid && owner.block_owner_deletion == Some(true))
         };
-        self.dependents(uid).filter(|(_, node)| blocks(node)).map(|(uid, node)| (uid.clone(), node.stage)).collect()
+        self.dependents(uid)
+            .filter(|(_, node)| blocks(node))
+            .map(|(uid, node)| (uid.clone(), node.stage))
+            .collect()
     }
 
     /// Whether the owner is known to be gone for good.
@@ -151,7 +154,8 @@ impl Graph {
             work.now.extend(waiting.map(|owner| Uid::from(&*owner.uid)));
             let new = node.owners.iter().any(|owner| owners_before.iter().all(|old| old.uid != owner.uid));
             if new && !self.settled(&node) {
-                let known = node.owners.iter().any(|owner| self.waits(&owner.uid) || self.is_gone(&owner.uid));
+                let known =
+                    node.owners.iter().any(|owner| self.waits(&owner.uid) || self.is_gone(&owner.uid));
                 if known { &mut work.now } else { &mut work.later }.insert(uid.clone());
             }
         }
@@ -258,9 +262,14 @@ mod tests {
     }
 
     fn tell(work: &Work) -> String {
-        let list = |uids: &BTreeSet<Uid>| uids.iter().map(|uid| uid.to_string()).collect::<Vec<_>>().join(" ");
+        let list =
+            |uids: &BTreeSet<Uid>| uids.iter().map(|uid| uid.to_string()).collect::<Vec<_>>().join(" ");
         let later = list(&work.later);
-        if later.is_empty() { list(&work.now) } else { format!("{} later {later}", list(&work.now)).trim().to_owned() }
+        if later.is_empty() {
+            list(&work.now)
+        } else {
+            format!("{} later {later}", list(&work.now)).trim().to_owned()
+        }
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Offered {
 pub struct Inventory {
     kinds: RwLock<Arc<[Offered]>>,
     outdated: Notify,
+    listeners: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
 }
 
 /// Told of each object of each followed kind: its metadata before and after.
@@ -66,7 +67,9 @@ impl Inventory {
         let kinds = self.kinds();
         let found = kinds.iter().find(|offered| {
             let resource = &offered.resource;
-            resource.group == group && resource.kind == kind && offered.versions.iter().any(|own| own == version)
+            resource.group == group
+                && resource.kind == kind
+                && offered.versions.iter().any(|own| own == version)
         });
         found.map(|offered| offered.resource.clone())
     }
@@ -82,10 +85,18 @@ impl Inventory {
         });
     }
 
+    /// Has `listener` called when kinds came or went.
+    pub fn on_change(&self, listener: impl Fn() + Send + Sync + 'static) {
+        self.listeners.write().push(Box::new(listener));
+    }
+
     /// Reads the list anew.
     pub async fn refresh(&self, client: &Client) -> Result<Arc<[Offered]>, Error> {
         let kinds: Arc<[Offered]> = discover(client).await?.into();
-        *self.kinds.write() = kinds.clone();
+        let before = std::mem::replace(&mut *self.kinds.write(), kinds.clone());
+        if before != kinds {
+            self.listeners.read().iter().for_each(|listener| listener());
+        }
         Ok(kinds)
     }
 
@@ -107,8 +118,10 @@ impl Inventory {
                 Ok(kinds) => {
                     pause = SETTLE;
                     let wanted = kinds.iter().filter(|kind| watchable(kind)).map(|kind| &kind.resource);
-                    let wanted: BTreeSet<_> =
-                        wanted.filter(|kind| already.iter().all(|(own, _)| !own.same_kind(kind))).cloned().collect();
+                    let wanted: BTreeSet<_> = wanted
+                        .filter(|kind| already.iter().all(|(own, _)| !own.same_kind(kind)))
+                        .cloned()
+                        .collect();
                     followed.retain(|old| wanted.contains(&old.resource) || old.end(&feed));
                     for resource in wanted {
                         if followed.iter().all(|old| old.resource != resource) {
@@ -208,7 +221,8 @@ fn offered(list: &APIGroupDiscoveryList) -> Vec<Offered> {
                 ) else {
                     continue;
                 };
-                let known = kinds.iter_mut().find(|one| one.resource.group == name && one.resource.plural == plural);
+                let known =
+                    kinds.iter_mut().find(|one| one.resource.group == name && one.resource.plural == plural);
                 if let Some(known) = known {
                     known.versions.push(served.clone());
                     continue;
@@ -245,9 +259,21 @@ mod tests {
         let kinds = offered(&list);
         let told: Vec<_> = kinds
             .iter()
-            .map(|kind| format!("{} {} {:?} {} {}", kind.resource, kind.resource.version, kind.versions, kind.resource.namespaced, watchable(kind)))
+            .map(|kind| {
+                format!(
+                    "{} {} {:?} {} {}",
+                    kind.resource,
+                    kind.resource.version,
+                    kind.versions,
+                    kind.resource.namespaced,
+                    watchable(kind)
+                )
+            })
             .collect();
-        assert_eq!(told.join("\n"), "things.x.io v2 [\"v2\", \"v1\"] true true\nothers.x.io v1 [\"v1\"] false false");
+        assert_eq!(
+            told.join("\n"),
+            "things.x.io v2 [\"v2\", \"v1\"] true true\nothers.x.io v1 [\"v1\"] false false"
+        );
         let inventory = Inventory::default();
         *inventory.kinds.write() = kinds.into();
         assert!(inventory.find("x.io", "v1", "Thing").is_some());

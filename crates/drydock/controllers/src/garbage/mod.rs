@@ -10,6 +10,7 @@ mod decide;
 pub mod graph;
 pub mod inventory;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,22 +29,25 @@ use inventory::{Feed, Inventory};
 /// How long an unknown owner may be late: two watches of one server are never further apart.
 const LATE: Duration = Duration::from_millis(500);
 
-/// How soon an object whose owner can't be verified is looked at again: a definition that is served
-/// meanwhile may tell.
-const UNVERIFIED: Duration = Duration::from_secs(60);
-
 /// The controller. Its keys are uids.
 pub struct Controller {
     rest: Rest,
     graph: Arc<Mutex<Graph>>,
     inventory: Arc<Inventory>,
     queue: Arc<Queue<Uid>>,
+    /// Objects with an owner that can't be verified: looked at again when kinds come or go.
+    unverified: Arc<Mutex<BTreeSet<Uid>>>,
 }
 
 impl Controller {
     /// The controller.
     pub fn new(rest: Rest, inventory: Arc<Inventory>, queue: &Arc<Queue<Uid>>) -> Self {
-        Self { rest, graph: Arc::default(), inventory, queue: queue.clone() }
+        let unverified: Arc<Mutex<BTreeSet<Uid>>> = Arc::default();
+        let (waiting, keys) = (unverified.clone(), queue.clone());
+        inventory.on_change(move || {
+            std::mem::take(&mut *waiting.lock()).into_iter().for_each(|uid| keys.add(uid))
+        });
+        Self { rest, graph: Arc::default(), inventory, queue: queue.clone(), unverified }
     }
 
     /// Where changes of objects of any kind go.
@@ -69,7 +73,9 @@ impl Controller {
             match graph.node(uid) {
                 None => return Ok(Next::OnChange),
                 Some(node) if node.stage == Stage::Going => return Ok(Next::OnChange),
-                Some(node) if node.stage == Stage::Living && graph.settled(node) => return Ok(Next::OnChange),
+                Some(node) if node.stage == Stage::Living && graph.settled(node) => {
+                    return Ok(Next::OnChange);
+                }
                 Some(node) => node.clone(),
             }
         };
@@ -131,11 +137,16 @@ impl Controller {
 
     /// Deletes an object without living owners.
     async fn collect(&self, uid: &Uid, node: &Node, live: Meta) -> Result<Next, Error> {
+        let kinds = self.inventory.kinds();
         let mut owners = Vec::with_capacity(live.owner_references.len());
         for reference in &live.owner_references {
             match self.verify(node, reference).await? {
                 Some(owner) => owners.push(owner),
-                None => return Ok(Next::After(UNVERIFIED)),
+                None => {
+                    self.unverified.lock().insert(uid.clone());
+                    let changed = !Arc::ptr_eq(&kinds, &self.inventory.kinds());
+                    return Ok(if changed { Next::After(LATE) } else { Next::OnChange });
+                }
             }
         }
         let (dependents, waiting) = {

@@ -203,13 +203,18 @@ impl<T: Object> Informer<T> {
 
     fn read(&self, object: &RawValue) -> Option<Arc<T>> {
         let read = serde_json::from_str(object.get());
-        read.inspect_err(|error| tracing::warn!(resource = %self.resource, %error, "an object can't be read")).ok().map(Arc::new)
+        read.inspect_err(|error| tracing::warn!(resource = %self.resource, %error, "an object can't be read"))
+            .ok()
+            .map(Arc::new)
     }
 
     fn set(&self, object: Arc<T>) {
         let before = self.cache.set(object.clone());
         // A list after a gap brings mostly what is known already.
-        if before.as_ref().is_some_and(|before| before.meta().resource_version == object.meta().resource_version) {
+        if before
+            .as_ref()
+            .is_some_and(|before| before.meta().resource_version == object.meta().resource_version)
+        {
             return;
         }
         match before {
@@ -250,7 +255,8 @@ impl Pause {
     }
 
     async fn rest(&mut self) {
-        let pause = Duration::from_millis(50).saturating_mul(1 << self.0.min(10)).min(Duration::from_secs(30));
+        let pause =
+            Duration::from_millis(50).saturating_mul(1 << self.0.min(10)).min(Duration::from_secs(30));
         self.0 += 1;
         tokio::time::sleep(pause).await;
     }

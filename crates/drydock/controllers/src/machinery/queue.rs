@@ -96,8 +96,13 @@ impl<K: QueueKey> Queue<K> {
 
     /// Works the queue with up to `workers` keys at a time until told to stop. A key whose work fails or
     /// panics is tried again after a pause of its own.
-    pub async fn run<W, F>(self: Arc<Self>, name: &'static str, workers: usize, shutdown: CancellationToken, work: W)
-    where
+    pub async fn run<W, F>(
+        self: Arc<Self>,
+        name: &'static str,
+        workers: usize,
+        shutdown: CancellationToken,
+        work: W,
+    ) where
         W: Fn(K) -> F,
         F: Future<Output = Result<Next, Error>> + Send + 'static,
     {
@@ -150,7 +155,9 @@ impl<K: QueueKey> Queue<K> {
                     Ok(Err(error)) if error.conflict() => {
                         tracing::debug!(controller = name, %key, %error, "changed in between");
                     }
-                    Ok(Err(error)) => tracing::warn!(controller = name, %key, %error, ?pause, "tried again later"),
+                    Ok(Err(error)) => {
+                        tracing::warn!(controller = name, %key, %error, ?pause, "tried again later")
+                    }
                     _ => tracing::error!(controller = name, %key, ?pause, "panicked"),
                 }
                 pause

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::Kind;
-use crate::Clock;
 use super::rest::{PatchType, Rest, json_bytes};
+use crate::Clock;
 use crate::objects::resource::{Key, Resource};
 
 const EVENTS: Resource = Resource::fixed("", "v1", "Event", "events", true);
@@ -59,7 +59,8 @@ impl Recorder {
     pub fn start(component: &'static str, rest: Rest, clock: Clock, shutdown: CancellationToken) -> Self {
         let (sender, receiver) = mpsc::channel(CHANNEL);
         tokio::spawn(async move {
-            let writer = Writer { component, rest, clock, told: HashMap::new(), budgets: HashMap::new(), serial: 0 };
+            let writer =
+                Writer { component, rest, clock, told: HashMap::new(), budgets: HashMap::new(), serial: 0 };
             shutdown.run_until_cancelled(writer.run(receiver)).await;
         });
         Self(sender)

@@ -14,7 +14,8 @@ use crate::objects::service::Bare;
 const FIELD_MANAGER: &str = "kube-controller-manager";
 
 /// Only the metadata of an object, from servers that can leave out the rest.
-pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+pub const METADATA_ONLY: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Only the metadata of the objects of a list.
 pub const METADATA_LIST: &str =
@@ -130,7 +131,8 @@ impl Rest {
         key: &Key,
         subresource: Option<&str>,
     ) -> Result<T, Error> {
-        self.send(Request::get(resource.object(key, subresource)).body(Vec::new()).map_err(Error::Built)?).await
+        self.send(Request::get(resource.object(key, subresource)).body(Vec::new()).map_err(Error::Built)?)
+            .await
     }
 
     /// Reads the metadata of one page of objects in a namespace.
@@ -200,11 +202,18 @@ impl Rest {
             PatchType::Strategic => {
                 ("application/strategic-merge-patch+json", format!("fieldManager={FIELD_MANAGER}"))
             }
-            PatchType::Apply => {
-                ("application/apply-patch+yaml", "fieldManager=clusterrole-aggregation-controller&force=true".into())
-            }
+            PatchType::Apply => (
+                "application/apply-patch+yaml",
+                "fieldManager=clusterrole-aggregation-controller&force=true".into(),
+            ),
         };
-        self.write(Method::PATCH, format!("{}?{query}", resource.object(key, None)), content, json_bytes(body)?).await
+        self.write(
+            Method::PATCH,
+            format!("{}?{query}", resource.object(key, None)),
+            content,
+            json_bytes(body)?,
+        )
+        .await
     }
 
     /// Deletes an object, if it is still the one with this uid (and, when given, at this version).
@@ -224,7 +233,12 @@ impl Rest {
     }
 
     /// Deletes an object by name, whatever its uid.
-    pub async fn delete_by_name(&self, resource: &Resource, key: &Key, propagation: Option<Propagation>) -> Result<(), Error> {
+    pub async fn delete_by_name(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        propagation: Option<Propagation>,
+    ) -> Result<(), Error> {
         self.delete_at(resource.object(key, None), None, propagation).await
     }
 

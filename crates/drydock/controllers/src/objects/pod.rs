@@ -170,7 +170,10 @@ impl Pod {
         if min_ready.is_zero() {
             return Some(Duration::ZERO);
         }
-        let passed = ready.since.and_then(|since| Duration::try_from(now.duration_since(since)).ok()).unwrap_or_default();
+        let passed = ready
+            .since
+            .and_then(|since| Duration::try_from(now.duration_since(since)).ok())
+            .unwrap_or_default();
         Some(min_ready.saturating_sub(passed))
     }
 }

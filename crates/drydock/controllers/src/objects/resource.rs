@@ -39,7 +39,11 @@ impl Resource {
 
     /// `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// The same kind, whatever the version.
@@ -118,7 +122,10 @@ mod tests {
         let nodes = Resource::fixed("", "v1", "Node", "nodes", false);
         assert_eq!(pods.collection(""), "/api/v1/pods");
         assert_eq!(pods.collection("a"), "/api/v1/namespaces/a/pods");
-        assert_eq!(sets.object(&Key::new("a", "x"), Some("status")), "/apis/apps/v1/namespaces/a/replicasets/x/status");
+        assert_eq!(
+            sets.object(&Key::new("a", "x"), Some("status")),
+            "/apis/apps/v1/namespaces/a/replicasets/x/status"
+        );
         assert_eq!(nodes.object(&Key::new("", "n"), None), "/api/v1/nodes/n");
     }
 }

@@ -73,7 +73,11 @@ mod tests {
     fn every_requirement_must_hold() {
         check(r#"{"matchLabels":{"a":"1"}}"#, r#"{"a":"1","b":"2"}"#, true);
         check(r#"{"matchLabels":{"a":"1","b":"3"}}"#, r#"{"a":"1","b":"2"}"#, false);
-        check(r#"{"matchExpressions":[{"key":"a","operator":"In","values":["1","2"]}]}"#, r#"{"a":"2"}"#, true);
+        check(
+            r#"{"matchExpressions":[{"key":"a","operator":"In","values":["1","2"]}]}"#,
+            r#"{"a":"2"}"#,
+            true,
+        );
         check(r#"{"matchExpressions":[{"key":"a","operator":"NotIn","values":["1"]}]}"#, "{}", true);
         check(r#"{"matchExpressions":[{"key":"a","operator":"Exists"}]}"#, "{}", false);
         check(r#"{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}"#, r#"{"a":""}"#, false);

@@ -331,8 +331,11 @@ pub struct DefinitionStatus {
 impl Definition {
     /// What of it changes the kinds a cluster has.
     pub fn offer(&self) -> (&DefinitionSpec, bool) {
-        let established =
-            self.status.conditions.iter().any(|condition| &*condition.r#type == "Established" && &*condition.status == "True");
+        let established = self
+            .status
+            .conditions
+            .iter()
+            .any(|condition| &*condition.r#type == "Established" && &*condition.status == "True");
         (&self.spec, established)
     }
 }

@@ -45,7 +45,9 @@ impl Template {
             metadata: Metadata,
         }
         self.labels.get_or_init(|| {
-            serde_json::from_str::<Shell>(self.raw.get()).map(|shell| shell.metadata.labels).unwrap_or_default()
+            serde_json::from_str::<Shell>(self.raw.get())
+                .map(|shell| shell.metadata.labels)
+                .unwrap_or_default()
         })
     }
 
@@ -78,8 +80,17 @@ impl Template {
 /// Leaves out what Kubernetes does not tell apart: null and empty lists everywhere, and empty objects where
 /// the field is a map or a struct that is always there. `emptyDir: {}` is not the same as no `emptyDir`.
 fn normalize(value: &mut Value) {
-    const EMPTY_MEANS_ABSENT: [&str; 9] =
-        ["metadata", "labels", "annotations", "nodeSelector", "resources", "limits", "requests", "overhead", "securityContext"];
+    const EMPTY_MEANS_ABSENT: [&str; 9] = [
+        "metadata",
+        "labels",
+        "annotations",
+        "nodeSelector",
+        "resources",
+        "limits",
+        "requests",
+        "overhead",
+        "securityContext",
+    ];
     match value {
         Value::Object(fields) => {
             fields.retain(|name, field| {
@@ -87,7 +98,9 @@ fn normalize(value: &mut Value) {
                 match field {
                     Value::Null => false,
                     Value::Array(items) => !items.is_empty(),
-                    Value::Object(fields) => !fields.is_empty() || !EMPTY_MEANS_ABSENT.contains(&name.as_str()),
+                    Value::Object(fields) => {
+                        !fields.is_empty() || !EMPTY_MEANS_ABSENT.contains(&name.as_str())
+                    }
                     _ => true,
                 }
             });
@@ -129,7 +142,11 @@ impl Serialize for Template {
 
 impl<'de> Deserialize<'de> for Template {
     fn deserialize<D: serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        Ok(Self { raw: Box::<RawValue>::deserialize(input)?, labels: OnceLock::new(), meaning: OnceLock::new() })
+        Ok(Self {
+            raw: Box::<RawValue>::deserialize(input)?,
+            labels: OnceLock::new(),
+            meaning: OnceLock::new(),
+        })
     }
 }
 
@@ -143,8 +160,12 @@ mod tests {
 
     #[test]
     fn templates_are_compared_by_meaning_without_their_hash_label() {
-        let plain = template(r#"{"metadata":{"labels":{"a":"1"},"creationTimestamp":null},"spec":{"containers":[{"name":"c","resources":{}}]}}"#);
-        let hashed = template(r#"{"spec":{"containers":[{"name":"c"}],"tolerations":[]},"metadata":{"labels":{"a":"1","pod-template-hash":"x"}}}"#);
+        let plain = template(
+            r#"{"metadata":{"labels":{"a":"1"},"creationTimestamp":null},"spec":{"containers":[{"name":"c","resources":{}}]}}"#,
+        );
+        let hashed = template(
+            r#"{"spec":{"containers":[{"name":"c"}],"tolerations":[]},"metadata":{"labels":{"a":"1","pod-template-hash":"x"}}}"#,
+        );
         let other = template(r#"{"metadata":{"labels":{"a":"1"}},"spec":{"containers":[{"name":"d"}]}}"#);
         assert_eq!(plain, hashed);
         assert_ne!(plain, other);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     Kind, ScalePaths, Subresources, json,
-    kind::{STORED_VERBS, Source},
+    kind::{CUSTOM_VERBS, Source},
 };
 
 /// What is special about a custom kind.
@@ -30,8 +30,27 @@ impl Custom {
         unknown::prune(&self.schema, object, unknown::Root::Resource);
     }
 
-    pub(crate) fn validate(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        errors.extend(drydock_schema::validate::object(&self.schema, new, old));
+    /// What the schema says, then what the scale subresource says, then what the rules of the schema
+    /// say.
+    pub(crate) fn validate(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        scale: Option<&ScalePaths>,
+        status_only: bool,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let mut by_schema = drydock_schema::validate::object(&self.schema, new, old);
+        let mut by_scale = Vec::new();
+        if let Some(scale) = scale {
+            super::scale::validate(scale, new, status_only, &mut by_scale);
+        }
+        if !by_scale.is_empty() {
+            let without_rules = Schema { has_rules: false, ..(*self.schema).clone() };
+            let shape = drydock_schema::validate::object(&without_rules, new, old).len().min(by_schema.len());
+            by_schema.splice(shape..shape, by_scale);
+        }
+        errors.extend(by_schema);
     }
 }
 
@@ -95,7 +114,7 @@ fn kind_of(spec: &Value, names: &Value, version: &Value, storage: &Arc<str>) -> 
         short_names: strings("shortNames"),
         categories: strings("categories"),
         namespaced: json::text(spec, "scope") == "Namespaced",
-        verbs: STORED_VERBS,
+        verbs: CUSTOM_VERBS,
         subresources: Subresources {
             status: subresources.get("status").is_some_and(Value::is_object),
             scale,

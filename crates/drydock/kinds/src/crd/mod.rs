@@ -5,6 +5,7 @@
 //! it is served. [`kinds_of`] turns a settled definition into kinds.
 
 mod custom;
+pub(crate) mod scale;
 mod status;
 mod validate;
 

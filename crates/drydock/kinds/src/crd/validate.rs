@@ -6,7 +6,11 @@
 use drydock_schema::{FieldError, FieldErrorKind, Schema};
 use serde_json::{Value, json};
 
-use crate::{json, names, path::Path};
+use crate::{
+    json, names,
+    path::Path,
+    rules::{in_order, not_supported, showing},
+};
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] =
@@ -98,16 +102,15 @@ fn validate_versions(versions: &[Value], errors: &mut Vec<FieldError>) {
     let mut seen: Vec<_> = versions.iter().map(|version| json::text(version, "name")).collect();
     seen.sort_unstable();
     seen.dedup();
+    let mut refuse = |detail: &str| {
+        let error = FieldError::invalid("spec.versions", versions.to_vec(), detail);
+        errors.push(showing(error, shown(versions, &common)));
+    };
     if seen.len() != versions.len() {
-        errors.push(FieldError::invalid(
-            "spec.versions",
-            shown(versions, &common),
-            "must contain unique version names",
-        ));
+        refuse("must contain unique version names");
     }
     if versions.iter().filter(|version| version["storage"].as_bool() == Some(true)).count() != 1 {
-        let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", shown(versions, &common), detail));
+        refuse("must have exactly one version marked as storage version");
     }
 }
 
@@ -165,22 +168,24 @@ fn validate_common(version: &Value, common: &Common, errors: &mut Vec<FieldError
 }
 
 /// The versions in the form in which Kubernetes shows them: its internal one.
-fn shown(versions: &[Value], common: &Common) -> Value {
+fn shown(versions: &[Value], common: &Common) -> String {
+    let nothing = Value::Null;
     let versions = versions.iter().map(|version| {
-        let part = |field: &str, hoisted: bool| if hoisted { Value::Null } else { version[field].clone() };
-        json!({
-            "Name": version["name"],
-            "Served": version["served"],
-            "Storage": version["storage"],
-            "Deprecated": version["deprecated"].as_bool().unwrap_or_default(),
-            "DeprecationWarning": version["deprecationWarning"],
-            "Schema": part("schema", common.schema),
-            "Subresources": part("subresources", common.subresources),
-            "AdditionalPrinterColumns": part("additionalPrinterColumns", common.columns),
-            "SelectableFields": part("selectableFields", common.selectable),
-        })
+        let part = |field: &str, hoisted: bool| if hoisted { &nothing } else { &version[field] };
+        let deprecated = version["deprecated"].as_bool().unwrap_or_default().into();
+        in_order(&[
+            ("Name", &version["name"]),
+            ("Served", &version["served"]),
+            ("Storage", &version["storage"]),
+            ("Deprecated", &deprecated),
+            ("DeprecationWarning", &version["deprecationWarning"]),
+            ("Schema", part("schema", common.schema)),
+            ("Subresources", part("subresources", common.subresources)),
+            ("AdditionalPrinterColumns", part("additionalPrinterColumns", common.columns)),
+            ("SelectableFields", part("selectableFields", common.selectable)),
+        ])
     });
-    versions.collect()
+    format!("[{}]", versions.collect::<Vec<_>>().join(","))
 }
 
 fn validate_deprecation(version: &Value, index: usize, errors: &mut Vec<FieldError>) {
@@ -217,16 +222,8 @@ fn validate_schema(version: &Value, path: &Path<'_>, errors: &mut Vec<FieldError
             errors.push(FieldError::invalid(format!("{root}.type"), kind, detail));
         }
     }
-    if let Err(wrong) = Schema::from_openapi(schema) {
-        errors.extend(wrong.into_iter().map(|mut error| {
-            error.path = match error.path.as_str() {
-                "" => root.to_string(),
-                path => {
-                    format!("{root}.{}", path.trim_start_matches("openAPIV3Schema").trim_start_matches('.'))
-                }
-            };
-            error
-        }));
+    if let Err(wrong) = Schema::from_openapi_at(&root.to_string(), schema) {
+        errors.extend(wrong);
     }
 }
 
@@ -386,7 +383,7 @@ fn validate_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     let stored = json::list(&crd["status"], "storedVersions");
     let path = "status.storedVersions";
     if stored.is_empty() {
-        errors.push(FieldError::invalid(path, json!([]), "must have at least one stored version"));
+        errors.push(FieldError::invalid(path, Value::Null, "must have at least one stored version"));
         return;
     }
     let versions = json::list(&crd["spec"], "versions");
@@ -413,6 +410,6 @@ fn one_of(path: &str, value: &str, accepted: &[&str], errors: &mut Vec<FieldErro
     if value.is_empty() {
         errors.push(FieldError::required(path, ""));
     } else if !accepted.contains(&value) {
-        errors.push(crate::rules::not_supported(path, value, accepted));
+        errors.push(not_supported(path, value, accepted));
     }
 }

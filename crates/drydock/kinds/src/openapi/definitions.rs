@@ -106,6 +106,7 @@ pub(crate) fn of(kinds: &[Arc<Kind>], dialect: Dialect) -> Map<String, Value> {
         if dialect == Dialect::V3 {
             to_v3(&mut definition);
             special(&name, &mut definition);
+            zeros_are_defaults(&name, &mut definition);
         }
         references(&definition, dialect, &mut wanted);
         definitions.insert(name, definition);
@@ -145,6 +146,50 @@ fn to_v3(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(to_v3),
         _ => {}
     }
+}
+
+/// What Go's types are when nothing is said: a field that holds a struct, not a pointer to one, is an
+/// empty object, a field that is required is a zero, and so are the items of lists and maps.
+fn zeros_are_defaults(name: &str, definition: &mut Value) {
+    let mut empty = json!({});
+    builtin::normalise(name, &mut empty);
+    let required = json::list(definition, "required").to_vec();
+    let Some(Value::Object(properties)) = definition.get_mut("properties") else { return };
+    for (field, property) in properties {
+        if empty.get(field).is_some_and(Value::is_object) && property.get("allOf").is_some() {
+            json::set(property, "default", json!({}));
+        }
+        if required.iter().any(|name| name == field) {
+            zero_is_default(property);
+        }
+        for part in ["items", "additionalProperties"] {
+            let Some(child) = property.get_mut(part) else { continue };
+            match child.get("$ref").and_then(Value::as_str) {
+                Some(target) if !is_scalar(target) => {
+                    *child = json!({"default": {}, "allOf": [{"$ref": target}]});
+                }
+                Some(_) => {}
+                None => zero_is_default(child),
+            }
+        }
+    }
+}
+
+fn zero_is_default(schema: &mut Value) {
+    let zero = match json::text(schema, "type") {
+        "string" if json::text(schema, "format") != "byte" => json!(""),
+        "integer" | "number" => json!(0),
+        "boolean" => json!(false),
+        _ => return,
+    };
+    json::default(schema, "default", zero);
+}
+
+/// The target of a reference is no object in JSON, or need not be one.
+fn is_scalar(reference: &str) -> bool {
+    const LOCAL: &[&str] =
+        &["Quantity", "IntOrString", "JSON", "JSONSchemaPropsOrStringArray", "Time", "MicroTime"];
+    LOCAL.contains(&reference.rsplit('.').next().unwrap_or_default())
 }
 
 /// Two types are unions, which only the third version can say.

@@ -165,6 +165,15 @@ fn add(
 }
 
 impl Operation<'_> {
+    /// Custom resources have no strategic merge: nobody knows the keys of their lists.
+    fn accepts(&self, kind: &Kind) -> &'static [&'static str] {
+        match (self.method, kind.is_custom()) {
+            ("patch", true) => &PATCHES[..3],
+            ("patch", false) => PATCHES,
+            _ => &["*/*"],
+        }
+    }
+
     fn to_value(&self, kind: &Kind, dialect: Dialect) -> Value {
         let group: String = group_word(kind).split('-').map(capital).collect();
         let scope = if kind.namespaced && self.verb != "listAll" { "Namespaced" } else { "" };
@@ -207,7 +216,7 @@ impl Operation<'_> {
                 let answer = json!({"description": "OK", "content": {JSON: {"schema": response}}});
                 json::set(&mut operation, "responses", json!({"200": answer}));
                 if let Some(body) = self.body {
-                    let content = if self.method == "patch" { JSON_PATCHES } else { &["*/*"] };
+                    let content = self.accepts(kind);
                     let schema = json!({"schema": dialect.reference(body)});
                     let content: Map<_, _> =
                         content.iter().map(|media| ((*media).to_owned(), schema.clone())).collect();
@@ -221,7 +230,7 @@ impl Operation<'_> {
                     json!({"200": {"description": "OK", "schema": response}}),
                 );
                 json::set(&mut operation, "produces", json!([JSON]));
-                let consumes = if self.method == "patch" { JSON_PATCHES } else { &["*/*"] };
+                let consumes = self.accepts(kind);
                 json::set(&mut operation, "consumes", json!(consumes));
                 if let Some(body) = self.body {
                     let schema = dialect.reference(body);
@@ -237,7 +246,8 @@ impl Operation<'_> {
     }
 }
 
-const JSON_PATCHES: &[&str] = &[
+/// The forms of a patch, the strategic one last.
+const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",

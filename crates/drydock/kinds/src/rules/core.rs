@@ -88,7 +88,11 @@ pub(crate) const NODE: Rules = Rules {
     default: |object| {
         json::default(object, "spec", json!({}));
         if let Some(status) = json::object_at(object, "status") {
-            json::default(status, "daemonEndpoints", json!({"kubeletEndpoint": {"Port": 0}}));
+            if let Some(endpoint) = json::object_at(status, "daemonEndpoints")
+                .and_then(|endpoints| json::object_at(endpoints, "kubeletEndpoint"))
+            {
+                json::default(endpoint, "Port", 0);
+            }
             if let Some(info) = json::object_at(status, "nodeInfo") {
                 for field in NODE_INFO {
                     json::default(info, field, "");
@@ -104,8 +108,6 @@ pub(crate) const NODE: Rules = Rules {
             }
         }
     },
-    // A node may come with a status: it is the only one who knows it.
-    create: |object| (NODE.default)(object),
     ..PLAIN
 };
 

@@ -17,7 +17,7 @@ pub(crate) mod workload;
 use drydock_schema::{FieldError, FieldErrorKind};
 use serde_json::Value;
 
-use crate::{names, path::Path};
+use crate::{json, names, path::Path};
 
 /// The functions of a row. Each does nothing unless the row says otherwise.
 #[derive(Debug, Clone, Copy)]
@@ -75,8 +75,9 @@ pub(crate) fn not_negative(object: &Value, field: &str, path: &Path<'_>, errors:
 
 /// `field is immutable`, when the values at a pointer differ.
 pub(crate) fn immutable(new: &Value, old: &Value, pointer: &str, path: &str, errors: &mut Vec<FieldError>) {
-    if new.pointer(pointer) != old.pointer(pointer) {
-        let value = new.pointer(pointer).cloned().unwrap_or_default();
+    let at = |object: &Value| object.pointer(pointer).cloned().unwrap_or_default();
+    if !json::same(&at(new), &at(old)) {
+        let value = at(new);
         errors.push(FieldError::invalid(path, value, "field is immutable"));
     }
 }
@@ -103,4 +104,18 @@ pub(crate) fn at_most_all(value: &Value, path: &Path<'_>, errors: &mut Vec<Field
     if percent.is_some_and(|percent| percent > 100) {
         errors.push(FieldError::invalid(path, value.clone(), "must not be greater than 100%"));
     }
+}
+
+/// The fields of an object in the order in which Kubernetes' own type has them, as it prints them in
+/// errors.
+pub(crate) fn in_order(fields: &[(&str, &Value)]) -> String {
+    let fields: Vec<_> =
+        fields.iter().map(|(name, value)| format!("{}:{value}", Value::from(*name))).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+/// An error whose value is printed as `shown`.
+pub(crate) fn showing(mut error: FieldError, shown: String) -> FieldError {
+    error.shown = Some(shown.into_boxed_str());
+    error
 }

@@ -3,7 +3,9 @@
 use drydock_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, at_most_all, not_negative, not_supported, number_or_percent, selector};
+use super::{
+    PLAIN, Rules, at_most_all, in_order, not_negative, not_supported, number_or_percent, selector, showing,
+};
 use crate::{json, path::Path};
 
 pub(crate) const BUDGET: Rules = Rules {
@@ -27,7 +29,7 @@ fn validate_budget(object: &Value, errors: &mut Vec<FieldError>) {
     let (spec, path) = (&object["spec"], Path::new("spec"));
     if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {
         let detail = "minAvailable and maxUnavailable cannot be both set";
-        errors.push(FieldError::invalid(path, internal(spec), detail));
+        errors.push(showing(FieldError::invalid(path, spec.clone(), detail), internal(spec)));
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if let Some(value) = spec.get(field) {
@@ -44,11 +46,11 @@ fn validate_budget(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// The specification in the internal form, which is what Kubernetes shows.
-fn internal(spec: &Value) -> Value {
-    json!({
-        "MinAvailable": spec["minAvailable"],
-        "Selector": spec["selector"],
-        "MaxUnavailable": spec["maxUnavailable"],
-        "UnhealthyPodEvictionPolicy": spec["unhealthyPodEvictionPolicy"],
-    })
+fn internal(spec: &Value) -> String {
+    in_order(&[
+        ("MinAvailable", &spec["minAvailable"]),
+        ("Selector", &spec["selector"]),
+        ("MaxUnavailable", &spec["maxUnavailable"]),
+        ("UnhealthyPodEvictionPolicy", &spec["unhealthyPodEvictionPolicy"]),
+    ])
 }

@@ -1,9 +1,9 @@
 //! Roles and their bindings.
 
 use drydock_schema::FieldError;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{PLAIN, Rules, not_supported, selector};
+use super::{PLAIN, Rules, in_order, not_supported, selector, showing};
 use crate::{json, names, path::Path};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -161,7 +161,8 @@ fn validate_subject(subject: &Value, namespaced: bool, path: &Path<'_>, errors: 
 fn same_role(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (&new["roleRef"], &old["roleRef"]);
     if new != old {
-        let shown = json!({"APIGroup": new["apiGroup"], "Kind": new["kind"], "Name": new["name"]});
-        errors.push(FieldError::invalid("roleRef", shown, "cannot change roleRef"));
+        let shown =
+            in_order(&[("APIGroup", &new["apiGroup"]), ("Kind", &new["kind"]), ("Name", &new["name"])]);
+        errors.push(showing(FieldError::invalid("roleRef", new.clone(), "cannot change roleRef"), shown));
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use drydock_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, duplicate, immutable, not_supported};
+use super::{PLAIN, Rules, duplicate, immutable, in_order, not_supported, showing};
 use crate::{json, meta, names, path::Path};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -262,11 +262,16 @@ fn validate_ports(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for (index, port) in ports.iter().enumerate() {
         let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
         if ports[..index].iter().any(|other| same(&other)) {
-            let shown = json!({
-                "Name": "", "Protocol": port["protocol"], "AppProtocol": null, "Port": port["port"],
-                "TargetPort": 0, "NodePort": 0,
-            });
-            errors.push(duplicate(path.index(index), shown));
+            let (nothing, zero) = (Value::Null, Value::from(0));
+            let shown = in_order(&[
+                ("Name", &Value::from("")),
+                ("Protocol", &port["protocol"]),
+                ("AppProtocol", &nothing),
+                ("Port", &port["port"]),
+                ("TargetPort", &zero),
+                ("NodePort", &zero),
+            ]);
+            errors.push(showing(duplicate(path.index(index), port.clone()), shown));
         }
     }
 }

@@ -138,7 +138,7 @@ fn update_claim(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if old["spec"].get("volumeName").is_none() {
         json::remove(&mut same, "volumeName");
     }
-    if same != old["spec"] {
+    if !json::same(&same, &old["spec"]) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
         errors.push(FieldError::forbidden("spec", detail));

@@ -4,8 +4,8 @@ use drydock_schema::FieldError;
 use serde_json::{Value, json};
 
 use super::{
-    PLAIN, Rules, at_most_all, immutable, not_negative, not_supported, number_or_percent, pod, selector,
-    storage,
+    PLAIN, Rules, at_most_all, immutable, in_order, not_negative, not_supported, number_or_percent, pod,
+    selector, showing, storage,
 };
 use crate::{json, path::Path, selector::LabelSelector};
 
@@ -48,7 +48,7 @@ pub(crate) const DAEMON_SET: Rules = Rules {
         set_template_generation(object, 1);
     },
     update: |new, old| {
-        let changed = new["spec"]["template"] != old["spec"]["template"];
+        let changed = !json::same(&new["spec"]["template"], &old["spec"]["template"]);
         let generation =
             json::text(&old["metadata"]["annotations"], TEMPLATE_GENERATION).parse().unwrap_or(1);
         set_template_generation(new, if changed { generation + 1 } else { generation });
@@ -204,9 +204,10 @@ fn validate_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Vec<FieldEr
             at_most_all(&unavailable, &at.field("maxUnavailable"), errors);
         }
         _ => {
-            let mut error = not_supported(path, "", &["Recreate", "RollingUpdate"]);
-            error.value = Some(json!({"Type": strategy["type"], "RollingUpdate": strategy["rollingUpdate"]}));
-            errors.push(error);
+            let error = not_supported(path, "", &["Recreate", "RollingUpdate"]);
+            let shown =
+                in_order(&[("Type", &strategy["type"]), ("RollingUpdate", &strategy["rollingUpdate"])]);
+            errors.push(showing(error, shown));
         }
     }
 }
@@ -273,7 +274,7 @@ fn update_stateful_set(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    if same != old["spec"] {
+    if !json::same(&same, &old["spec"]) {
         let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
                       'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
                       'minReadySeconds' are forbidden";

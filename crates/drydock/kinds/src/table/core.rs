@@ -2,14 +2,24 @@
 
 use serde_json::Value;
 
-use super::{AGE, Column, NAME, Printer, age, name, number, text, wide};
+use super::{
+    AGE,
+    About::{Field, Said},
+    Column, NAME, Printer, age, name, number, text, wide,
+};
 use crate::json;
 
 /// Kinds that Kubernetes prints without a table of their own.
 pub(crate) const ROLE: Printer = Printer {
     columns: &[
         NAME,
-        Column { kind: "date", ..text("Created At", "The time at which the object was created.") },
+        Column {
+            kind: "date",
+            ..text(
+                "Created At",
+                Field("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "creationTimestamp"),
+            )
+        },
     ],
     cells: |object, _| vec![name(object), json::text(&object["metadata"], "creationTimestamp").into()],
 };
@@ -17,7 +27,7 @@ pub(crate) const ROLE: Printer = Printer {
 pub(crate) const DEFINITION: Printer = ROLE;
 
 pub(crate) const CONFIG_MAP: Printer = Printer {
-    columns: &[NAME, text("Data", "How many values there are."), AGE],
+    columns: &[NAME, text("Data", Field("io.k8s.api.core.v1.ConfigMap", "data")), AGE],
     cells: |object, now| {
         vec![name(object), (count(object, "data") + count(object, "binaryData")).into(), age(object, now)]
     },
@@ -26,8 +36,8 @@ pub(crate) const CONFIG_MAP: Printer = Printer {
 pub(crate) const SECRET: Printer = Printer {
     columns: &[
         NAME,
-        text("Type", "What kind of secret this is."),
-        text("Data", "How many values there are."),
+        text("Type", Field("io.k8s.api.core.v1.Secret", "type")),
+        text("Data", Field("io.k8s.api.core.v1.Secret", "data")),
         AGE,
     ],
     cells: |object, now| {
@@ -36,17 +46,17 @@ pub(crate) const SECRET: Printer = Printer {
 };
 
 pub(crate) const SERVICE_ACCOUNT: Printer = Printer {
-    columns: &[NAME, text("Secrets", "How many secrets may be used."), AGE],
+    columns: &[NAME, text("Secrets", Field("io.k8s.api.core.v1.ServiceAccount", "secrets")), AGE],
     cells: |object, now| vec![name(object), json::list(object, "secrets").len().into(), age(object, now)],
 };
 
 pub(crate) const NAMESPACE: Printer = Printer {
-    columns: &[NAME, text("Status", "Whether the namespace is active."), AGE],
+    columns: &[NAME, text("Status", Said("The status of the namespace")), AGE],
     cells: |object, now| vec![name(object), json::text(&object["status"], "phase").into(), age(object, now)],
 };
 
 pub(crate) const LEASE: Printer = Printer {
-    columns: &[NAME, text("Holder", "Who holds the lease."), AGE],
+    columns: &[NAME, text("Holder", Field("io.k8s.api.coordination.v1.LeaseSpec", "holderIdentity")), AGE],
     cells: |object, now| {
         vec![name(object), json::text(&object["spec"], "holderIdentity").into(), age(object, now)]
     },
@@ -55,9 +65,9 @@ pub(crate) const LEASE: Printer = Printer {
 pub(crate) const BUDGET: Printer = Printer {
     columns: &[
         NAME,
-        text("Min Available", "How many pods must stay."),
-        text("Max Unavailable", "How many pods may be away."),
-        number("Allowed Disruptions", "How many pods may be evicted now."),
+        text("Min Available", Said("The minimum number of pods that must be available.")),
+        text("Max Unavailable", Said("The maximum number of pods that may be unavailable.")),
+        number("Allowed Disruptions", Said("Calculated number of pods that may be disrupted at this time.")),
         AGE,
     ],
     cells: |object, now| {
@@ -79,11 +89,11 @@ pub(crate) const BUDGET: Printer = Printer {
 pub(crate) const ROLE_BINDING: Printer = Printer {
     columns: &[
         NAME,
-        text("Role", "The role that is given."),
+        text("Role", Field("io.k8s.api.rbac.v1.RoleBinding", "roleRef")),
         AGE,
-        wide(text("Users", "The users it is given to.")),
-        wide(text("Groups", "The groups it is given to.")),
-        wide(text("ServiceAccounts", "The service accounts it is given to.")),
+        wide(text("Users", Said("Users in the roleBinding"))),
+        wide(text("Groups", Said("Groups in the roleBinding"))),
+        wide(text("ServiceAccounts", Said("ServiceAccounts in the roleBinding"))),
     ],
     cells: |object, now| {
         let role = &object["roleRef"];
@@ -114,12 +124,12 @@ pub(crate) const CLUSTER_ROLE_BINDING: Printer = ROLE_BINDING;
 pub(crate) const SERVICE: Printer = Printer {
     columns: &[
         NAME,
-        text("Type", "How the service is reached."),
-        text("Cluster-IP", "Its address in the cluster."),
-        text("External-IP", "Its addresses outside."),
-        text("Port(s)", "Its ports."),
+        text("Type", Field("io.k8s.api.core.v1.ServiceSpec", "type")),
+        text("Cluster-IP", Field("io.k8s.api.core.v1.ServiceSpec", "clusterIP")),
+        text("External-IP", Field("io.k8s.api.core.v1.ServiceSpec", "externalIPs")),
+        text("Port(s)", Field("io.k8s.api.core.v1.ServiceSpec", "ports")),
         AGE,
-        wide(text("Selector", "The labels of its pods.")),
+        wide(text("Selector", Field("io.k8s.api.core.v1.ServiceSpec", "selector"))),
     ],
     cells: |object, now| {
         let spec = &object["spec"];
@@ -169,7 +179,7 @@ fn service_ports(spec: &Value) -> String {
 }
 
 pub(crate) const ENDPOINTS: Printer = Printer {
-    columns: &[NAME, text("Endpoints", "Addresses and ports."), AGE],
+    columns: &[NAME, text("Endpoints", Field("io.k8s.api.core.v1.Endpoints", "subsets")), AGE],
     cells: |object, now| {
         let mut all = Vec::new();
         for subset in json::list(object, "subsets") {
@@ -194,9 +204,9 @@ pub(crate) const ENDPOINTS: Printer = Printer {
 pub(crate) const ENDPOINT_SLICE: Printer = Printer {
     columns: &[
         NAME,
-        text("AddressType", "What the addresses are."),
-        text("Ports", "The ports."),
-        text("Endpoints", "The addresses."),
+        text("AddressType", Field("io.k8s.api.discovery.v1.EndpointSlice", "addressType")),
+        text("Ports", Field("io.k8s.api.discovery.v1.EndpointSlice", "ports")),
+        text("Endpoints", Field("io.k8s.api.discovery.v1.EndpointSlice", "endpoints")),
         AGE,
     ],
     cells: |object, now| {
@@ -238,14 +248,14 @@ fn first_three(all: &[String], none: &str) -> String {
 pub(crate) const CLAIM: Printer = Printer {
     columns: &[
         NAME,
-        text("Status", "Whether the claim is bound."),
-        text("Volume", "The volume it is bound to."),
-        text("Capacity", "The size of that volume."),
-        text("Access Modes", "How it may be mounted."),
-        text("StorageClass", "The class it was asked for."),
-        text("VolumeAttributesClass", "The class of its attributes."),
+        text("Status", Field("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "phase")),
+        text("Volume", Field("io.k8s.api.core.v1.PersistentVolumeClaimSpec", "volumeName")),
+        text("Capacity", Field("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "capacity")),
+        text("Access Modes", Field("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "accessModes")),
+        text("StorageClass", Said("StorageClass of the pvc")),
+        text("VolumeAttributesClass", Said("VolumeAttributesClass of the pvc")),
         AGE,
-        wide(text("VolumeMode", "A file system or a block device.")),
+        wide(text("VolumeMode", Field("io.k8s.api.core.v1.PersistentVolumeClaimSpec", "volumeMode"))),
     ],
     cells: |object, now| {
         let (spec, status) = (&object["spec"], &object["status"]);
@@ -267,16 +277,19 @@ pub(crate) const CLAIM: Printer = Printer {
 pub(crate) const VOLUME: Printer = Printer {
     columns: &[
         NAME,
-        text("Capacity", "Its size."),
-        text("Access Modes", "How it may be mounted."),
-        text("Reclaim Policy", "What becomes of it when its claim goes."),
-        text("Status", "Whether it is bound."),
-        text("Claim", "The claim it is bound to."),
-        text("StorageClass", "The class it belongs to."),
-        text("VolumeAttributesClass", "The class of its attributes."),
-        text("Reason", "Why it is in this state."),
+        text("Capacity", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "capacity")),
+        text("Access Modes", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "accessModes")),
+        text(
+            "Reclaim Policy",
+            Field("io.k8s.api.core.v1.PersistentVolumeSpec", "persistentVolumeReclaimPolicy"),
+        ),
+        text("Status", Field("io.k8s.api.core.v1.PersistentVolumeStatus", "phase")),
+        text("Claim", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "claimRef")),
+        text("StorageClass", Said("StorageClass of the pv")),
+        text("VolumeAttributesClass", Said("VolumeAttributesClass of the pv")),
+        text("Reason", Field("io.k8s.api.core.v1.PersistentVolumeStatus", "reason")),
         AGE,
-        wide(text("VolumeMode", "A file system or a block device.")),
+        wide(text("VolumeMode", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "volumeMode"))),
     ],
     cells: |object, now| {
         let spec = &object["spec"];
@@ -306,10 +319,10 @@ pub(crate) const VOLUME: Printer = Printer {
 pub(crate) const STORAGE_CLASS: Printer = Printer {
     columns: &[
         NAME,
-        text("Provisioner", "Who makes volumes."),
-        text("ReclaimPolicy", "What becomes of a volume when its claim goes."),
-        text("VolumeBindingMode", "When a volume is made."),
-        text("AllowVolumeExpansion", "Whether a volume can grow."),
+        text("Provisioner", Field("io.k8s.api.storage.v1.StorageClass", "provisioner")),
+        text("ReclaimPolicy", Field("io.k8s.api.storage.v1.StorageClass", "reclaimPolicy")),
+        text("VolumeBindingMode", Field("io.k8s.api.storage.v1.StorageClass", "volumeBindingMode")),
+        text("AllowVolumeExpansion", Field("io.k8s.api.storage.v1.StorageClass", "allowVolumeExpansion")),
         AGE,
     ],
     cells: |object, now| {

@@ -3,19 +3,19 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Column, NAME, Printer, since, text, wide};
+use super::{About::Field, Column, NAME, Printer, since, text, wide};
 use crate::{event, json};
 
 const COLUMNS: &[Column] = &[
-    text("Last Seen", "When it was last seen."),
-    text("Type", "Whether it is normal or a warning."),
-    text("Reason", "Why, in one word."),
-    text("Object", "What it is about."),
-    wide(text("Subobject", "Which part of that.")),
-    wide(text("Source", "Who says so.")),
-    text("Message", "What happened."),
-    wide(text("First Seen", "When it was first seen.")),
-    wide(text("Count", "How often it was seen.")),
+    text("Last Seen", Field("io.k8s.api.core.v1.Event", "lastTimestamp")),
+    text("Type", Field("io.k8s.api.core.v1.Event", "type")),
+    text("Reason", Field("io.k8s.api.core.v1.Event", "reason")),
+    text("Object", Field("io.k8s.api.core.v1.Event", "involvedObject")),
+    wide(text("Subobject", Field("io.k8s.api.core.v1.ObjectReference", "fieldPath"))),
+    wide(text("Source", Field("io.k8s.api.core.v1.Event", "source"))),
+    text("Message", Field("io.k8s.api.core.v1.Event", "message")),
+    wide(text("First Seen", Field("io.k8s.api.core.v1.Event", "firstTimestamp"))),
+    wide(text("Count", Field("io.k8s.api.core.v1.Event", "count"))),
     wide(NAME),
 ];
 

@@ -11,7 +11,10 @@ pub(crate) mod node;
 pub(crate) mod pod;
 pub(crate) mod workload;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 use crate::{Kind, json, kind::Source};
@@ -49,7 +52,30 @@ pub(crate) struct Column {
     kind: &'static str,
     format: &'static str,
     priority: i32,
-    description: &'static str,
+    about: About,
+}
+
+/// What a column is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum About {
+    /// In these words.
+    Said(&'static str),
+    /// In the words of a field's own description: the definition, and the field.
+    Field(&'static str, &'static str),
+}
+
+impl About {
+    fn text(self) -> String {
+        match self {
+            Self::Said(text) => text.to_owned(),
+            Self::Field(definition, field) => drydock_schema::builtin::raw(definition)
+                .and_then(|raw| serde_json::from_str::<Value>(raw).ok())
+                .and_then(|definition| {
+                    definition["properties"][field]["description"].as_str().map(str::to_owned)
+                })
+                .unwrap_or_default(),
+        }
+    }
 }
 
 /// The columns of a built-in kind, and what stands in them.
@@ -62,23 +88,19 @@ pub(crate) struct Printer {
 pub(crate) const NAME_AND_AGE: Printer =
     Printer { columns: &[NAME, AGE], cells: |object, now| vec![name(object), age(object, now)] };
 
-pub(crate) const NAME: Column = Column {
-    name: "Name",
-    kind: "string",
-    format: "name",
-    priority: 0,
-    description: "The name of the object, unique in its namespace.",
-};
-pub(crate) const AGE: Column = Column { name: "Age", ..text("", "The time since the object was created.") };
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+pub(crate) const NAME: Column = Column { format: "name", ..text("Name", About::Field(OBJECT_META, "name")) };
+pub(crate) const AGE: Column = text("Age", About::Field(OBJECT_META, "creationTimestamp"));
 
 /// A column of text.
-pub(crate) const fn text(name: &'static str, description: &'static str) -> Column {
-    Column { name, kind: "string", format: "", priority: 0, description }
+pub(crate) const fn text(name: &'static str, about: About) -> Column {
+    Column { name, kind: "string", format: "", priority: 0, about }
 }
 
 /// A column of whole numbers.
-pub(crate) const fn number(name: &'static str, description: &'static str) -> Column {
-    Column { name, kind: "integer", format: "", priority: 0, description }
+pub(crate) const fn number(name: &'static str, about: About) -> Column {
+    Column { name, kind: "integer", format: "", priority: 0, about }
 }
 
 /// A column that is shown only on request.
@@ -111,8 +133,17 @@ pub fn render(kind: &Kind, items: &[&Value], metadata: Value, now: Timestamp, in
 /// The columns of a kind.
 #[must_use]
 pub fn columns(kind: &Kind) -> Value {
+    /// What was read once from the descriptions of a built-in kind, by its definition.
+    static READ: RwLock<BTreeMap<&str, Value>> = RwLock::new(BTreeMap::new());
     match &kind.source {
-        Source::Builtin(row) => row.printer.columns.iter().map(|column| column.to_value()).collect(),
+        Source::Builtin(row) => {
+            if let Some(columns) = READ.read().get(row.definition) {
+                return columns.clone();
+            }
+            let columns: Value = row.printer.columns.iter().map(|column| column.to_value()).collect();
+            READ.write().insert(row.definition, columns.clone());
+            columns
+        }
         Source::Custom(custom) => custom_columns(&custom.columns),
     }
 }
@@ -150,7 +181,7 @@ impl Column {
             "name": self.name,
             "type": self.kind,
             "format": self.format,
-            "description": self.description,
+            "description": self.about.text(),
             "priority": self.priority,
         })
     }

@@ -2,21 +2,30 @@
 
 use serde_json::Value;
 
-use super::{AGE, NAME, Printer, age, core::or_none, name, text, wide};
+use super::{
+    AGE,
+    About::{Field, Said},
+    NAME, Printer, age,
+    core::or_none,
+    name, text, wide,
+};
 use crate::{json, meta};
 
 pub(crate) const NODE: Printer = Printer {
     columns: &[
         NAME,
-        text("Status", "Whether the node takes pods."),
-        text("Roles", "What the node is for."),
+        text("Status", Said("The status of the node")),
+        text("Roles", Said("The roles of the node")),
         AGE,
-        text("Version", "The version of what runs its pods."),
-        wide(text("Internal-IP", "Its address inside.")),
-        wide(text("External-IP", "Its address outside.")),
-        wide(text("OS-Image", "Its operating system.")),
-        wide(text("Kernel-Version", "Its kernel.")),
-        wide(text("Container-Runtime", "What runs its containers.")),
+        text("Version", Field("io.k8s.api.core.v1.NodeSystemInfo", "kubeletVersion")),
+        wide(text("Internal-IP", Field("io.k8s.api.core.v1.NodeStatus", "addresses"))),
+        wide(text("External-IP", Field("io.k8s.api.core.v1.NodeStatus", "addresses"))),
+        wide(text("OS-Image", Field("io.k8s.api.core.v1.NodeSystemInfo", "osImage"))),
+        wide(text("Kernel-Version", Field("io.k8s.api.core.v1.NodeSystemInfo", "kernelVersion"))),
+        wide(text(
+            "Container-Runtime",
+            Field("io.k8s.api.core.v1.NodeSystemInfo", "containerRuntimeVersion"),
+        )),
     ],
     cells: |node, now| {
         let info = &node["status"]["nodeInfo"];

@@ -3,20 +3,31 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{AGE, NAME, Printer, age, core::or_none, name, since, text, wide};
+use super::{
+    AGE,
+    About::{Field, Said},
+    NAME, Printer, age,
+    core::or_none,
+    name, since, text, wide,
+};
 use crate::{Kind, json};
 
 pub(crate) const POD: Printer = Printer {
     columns: &[
         NAME,
-        text("Ready", "How many containers are ready."),
-        text("Status", "How the containers are, together."),
-        text("Restarts", "How often containers were started again, and when last."),
+        text("Ready", Said("The aggregate readiness state of this pod for accepting traffic.")),
+        text("Status", Said("The aggregate status of the containers in this pod.")),
+        text(
+            "Restarts",
+            Said(
+                "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
+            ),
+        ),
         AGE,
-        wide(text("IP", "Its address.")),
-        wide(text("Node", "The node it runs on.")),
-        wide(text("Nominated Node", "The node that is being cleared for it.")),
-        wide(text("Readiness Gates", "How many further conditions hold.")),
+        wide(text("IP", Field("io.k8s.api.core.v1.PodStatus", "podIP"))),
+        wide(text("Node", Field("io.k8s.api.core.v1.PodSpec", "nodeName"))),
+        wide(text("Nominated Node", Field("io.k8s.api.core.v1.PodStatus", "nominatedNodeName"))),
+        wide(text("Readiness Gates", Field("io.k8s.api.core.v1.PodSpec", "readinessGates"))),
     ],
     cells: |pod, now| {
         let summary = Summary::of(pod);

@@ -3,23 +3,28 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{AGE, Column, NAME, Printer, age, core::or_none, human, name, number, since, text, wide};
+use super::{
+    AGE,
+    About::{Field, Said},
+    Column, NAME, Printer, age,
+    core::or_none,
+    human, name, number, since, text, wide,
+};
 use crate::{json, selector::text_of};
 
-const CONTAINERS: Column = wide(text("Containers", "The names of the containers in the template."));
-const IMAGES: Column = wide(text("Images", "The images of the containers in the template."));
-const SELECTOR: Column = wide(text("Selector", "The labels of the pods."));
+const CONTAINERS: Column = wide(text("Containers", Said("Names of each container in the template.")));
+const IMAGES: Column = wide(text("Images", Said("Images referenced by each container in the template.")));
 
 pub(crate) const DEPLOYMENT: Printer = Printer {
     columns: &[
         NAME,
-        text("Ready", "How many pods are ready."),
-        text("Up-to-date", "How many pods are of the latest template."),
-        text("Available", "How many pods have been ready for long enough."),
+        text("Ready", Said("Number of the pod with ready state")),
+        text("Up-to-date", Field("io.k8s.api.apps.v1.DeploymentStatus", "updatedReplicas")),
+        text("Available", Field("io.k8s.api.apps.v1.DeploymentStatus", "availableReplicas")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide(text("Selector", Field("io.k8s.api.apps.v1.DeploymentSpec", "selector"))),
     ],
     cells: |object, now| {
         let mut cells = vec![
@@ -38,13 +43,13 @@ pub(crate) const DEPLOYMENT: Printer = Printer {
 pub(crate) const REPLICA_SET: Printer = Printer {
     columns: &[
         NAME,
-        number("Desired", "How many pods are wanted."),
-        number("Current", "How many pods there are."),
-        number("Ready", "How many pods are ready."),
+        number("Desired", Field("io.k8s.api.apps.v1.ReplicaSetSpec", "replicas")),
+        number("Current", Field("io.k8s.api.apps.v1.ReplicaSetStatus", "replicas")),
+        number("Ready", Field("io.k8s.api.apps.v1.ReplicaSetStatus", "readyReplicas")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide(text("Selector", Field("io.k8s.api.apps.v1.ReplicaSetSpec", "selector"))),
     ],
     cells: |object, now| {
         let mut cells = vec![
@@ -61,7 +66,7 @@ pub(crate) const REPLICA_SET: Printer = Printer {
 };
 
 pub(crate) const STATEFUL_SET: Printer = Printer {
-    columns: &[NAME, text("Ready", "How many pods are ready."), AGE, CONTAINERS, IMAGES],
+    columns: &[NAME, text("Ready", Said("Number of the pod with ready state")), AGE, CONTAINERS, IMAGES],
     cells: |object, now| {
         let ready = format!("{}/{}", status(object, "readyReplicas"), replicas(object));
         let mut cells = vec![name(object), ready.into(), age(object, now)];
@@ -73,16 +78,16 @@ pub(crate) const STATEFUL_SET: Printer = Printer {
 pub(crate) const DAEMON_SET: Printer = Printer {
     columns: &[
         NAME,
-        number("Desired", "How many nodes should run a pod."),
-        number("Current", "How many nodes run a pod."),
-        number("Ready", "How many pods are ready."),
-        number("Up-to-date", "How many pods are of the latest template."),
-        number("Available", "How many pods have been ready for long enough."),
-        text("Node Selector", "The labels of the nodes."),
+        number("Desired", Field("io.k8s.api.apps.v1.DaemonSetStatus", "desiredNumberScheduled")),
+        number("Current", Field("io.k8s.api.apps.v1.DaemonSetStatus", "currentNumberScheduled")),
+        number("Ready", Field("io.k8s.api.apps.v1.DaemonSetStatus", "numberReady")),
+        number("Up-to-date", Field("io.k8s.api.apps.v1.DaemonSetStatus", "updatedNumberScheduled")),
+        number("Available", Field("io.k8s.api.apps.v1.DaemonSetStatus", "numberAvailable")),
+        text("Node Selector", Field("io.k8s.api.core.v1.PodSpec", "nodeSelector")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide(text("Selector", Field("io.k8s.api.apps.v1.DaemonSetSpec", "selector"))),
     ],
     cells: |object, now| {
         let template = &object["spec"]["template"];
@@ -105,13 +110,13 @@ pub(crate) const DAEMON_SET: Printer = Printer {
 pub(crate) const JOB: Printer = Printer {
     columns: &[
         NAME,
-        text("Status", "What became of the job."),
-        text("Completions", "How many pods have succeeded."),
-        text("Duration", "How long it took."),
+        text("Status", Said("Status of the job.")),
+        text("Completions", Field("io.k8s.api.batch.v1.JobStatus", "succeeded")),
+        text("Duration", Said("Time required to complete the job.")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide(text("Selector", Field("io.k8s.api.batch.v1.JobSpec", "selector"))),
     ],
     cells: |object, now| {
         let mut cells = vec![
@@ -130,15 +135,15 @@ pub(crate) const JOB: Printer = Printer {
 pub(crate) const CRON_JOB: Printer = Printer {
     columns: &[
         NAME,
-        text("Schedule", "When it runs."),
-        text("Timezone", "In whose time."),
-        Column { kind: "boolean", ..text("Suspend", "Whether it is held.") },
-        number("Active", "How many jobs are running."),
-        text("Last Schedule", "When it last ran."),
+        text("Schedule", Field("io.k8s.api.batch.v1.CronJobSpec", "schedule")),
+        text("Timezone", Field("io.k8s.api.batch.v1.CronJobSpec", "timeZone")),
+        Column { kind: "boolean", ..text("Suspend", Field("io.k8s.api.batch.v1.CronJobSpec", "suspend")) },
+        number("Active", Field("io.k8s.api.batch.v1.CronJobStatus", "active")),
+        text("Last Schedule", Field("io.k8s.api.batch.v1.CronJobStatus", "lastScheduleTime")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide(text("Selector", Field("io.k8s.api.batch.v1.JobSpec", "selector"))),
     ],
     cells: |object, now| {
         let (spec, status) = (&object["spec"], &object["status"]);

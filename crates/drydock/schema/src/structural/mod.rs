@@ -2,7 +2,7 @@
 //!
 //! Kubernetes accepts structural schemas only: every field is declared once, outside of `anyOf`
 //! and its like, with a type. What is not structural is refused here with Kubernetes' messages
-//! ([`invariants`], [`keywords`]); what passes is built ([`build`](self)), its defaults are checked
+//! (`invariants`, `keywords`); what passes is built (`build`), its defaults are checked
 //! against it, and its rules are compiled.
 
 mod build;

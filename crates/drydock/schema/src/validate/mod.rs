@@ -1,8 +1,8 @@
 //! Whether an object fulfils its schema, in the words of Kubernetes' API extensions server.
 //!
 //! [`object`] checks, in this order: types, bounds, enumerations, patterns, formats and required
-//! fields ([`values`]); what embedded objects need; that lists which are sets or maps hold nothing
-//! twice ([`lists`]); CEL rules ([`rules`](self)), which are only evaluated when the object is
+//! fields (`values`); what embedded objects need; that lists which are sets or maps hold nothing
+//! twice (`lists`); CEL rules (`evaluate`), which are only evaluated when the object is
 //! sound enough to be looked at.
 //!
 //! On an update, what fails but did not change since `old` is let through (ratcheting), so that a

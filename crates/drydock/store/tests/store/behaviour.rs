@@ -215,12 +215,13 @@ async fn count_up(store: Store, times: usize) {
     }
 }
 
+type Everything = BTreeMap<Key, Arc<Stored>>;
 type Told = (EventKind, Arc<Stored>);
 
 /// The store as one would write it without a thought to cost: a copy of everything for each revision.
 #[derive(Default)]
 struct Model {
-    past: Vec<(BTreeMap<Key, Arc<Stored>>, Option<Told>)>,
+    past: Vec<(Everything, Option<Told>)>,
 }
 
 #[derive(Clone, Debug)]

@@ -37,7 +37,7 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::forbidden("spec.tolerations", detail));
     }
     let munged = with_old_changeables(new, old);
-    if munged != *old {
+    if !json::same(&munged, old) {
         let detail = format!(
             "pod updates may not change fields other than {CHANGEABLE}\n{}",
             difference(old, &munged)
@@ -77,7 +77,7 @@ fn with_old_changeables(new: &Value, old: &Value) -> Value {
     let mut munged = new.clone();
     for field in ["containers", "initContainers"] {
         for (container, old) in json::list_mut(&mut munged, field).iter_mut().zip(json::list(old, field)) {
-            json::set(container, "image", old["image"].clone());
+            json::set(container, "image", json::text(old, "image"));
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
@@ -104,7 +104,7 @@ fn difference(old: &Value, new: &Value) -> String {
 }
 
 fn describe(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
-    if old == new {
+    if json::same(old, new) {
         return;
     }
     match (old, new) {

@@ -1,0 +1,211 @@
+//! What can be typed. Nothing here is checked beyond its form; [`crate::configuration`] makes sense of it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Stateful services on Kubernetes, operated in Rust.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ballast",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "Examples:
+  ballast up                                  start a Kubernetes in one process, with every operator in it
+  ballast up --memory --listen 127.0.0.1:0    the same for a moment: nothing kept, any free port
+  ballast run                                 run the operators against KUBECONFIG's cluster
+  ballast plan -f memcached.yaml              show what would be done, and do nothing"
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a Kubernetes in one process, with every operator in it
+    Up(UpArguments),
+    /// Run the operators against a cluster: KUBECONFIG's, or the one this pod is in
+    Run(RunArguments),
+    /// Show what the operators would do about the resources in a file, and do nothing
+    Plan(PlanArguments),
+    /// Print the custom resource definitions as YAML
+    Crds,
+    /// Print everything that a cluster needs to run the operators as YAML
+    Manifests(ManifestsArguments),
+    /// Print the version
+    Version(VersionArguments),
+}
+
+/// `ballast up`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ballast up
+  ballast up --memory --listen 127.0.0.1:0
+  ballast up --data-dir ./cluster --kubeconfig ./kubeconfig
+
+It prints one line that begins with `ready` once it serves. Ctrl-C or SIGTERM stops it; a second one stops it at once.")]
+pub struct UpArguments {
+    /// Keep the cluster in this directory [default: $XDG_DATA_HOME/ballast]
+    #[arg(long, value_name = "DIR", conflicts_with = "memory")]
+    pub data_dir: Option<PathBuf>,
+    /// Keep nothing: the cluster is gone when it stops
+    #[arg(long)]
+    pub memory: bool,
+    /// Where to serve the API; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    pub listen: String,
+    /// Where to write the administrator's kubeconfig [default: in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Serve a plain Kubernetes, without Ballast's operators, definitions and permissions
+    #[arg(long)]
+    pub no_operators: bool,
+    /// Run no pods
+    #[arg(long)]
+    pub no_node: bool,
+    /// How to log.
+    #[command(flatten)]
+    pub log: LogArguments,
+}
+
+/// `ballast run`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ballast run
+  ballast run --leader-elect --metrics-bind-address :8080 --health-probe-bind-address :8081
+  WATCH_NAMESPACE=shop,blog ballast run --metrics-bind-address 0")]
+pub struct RunArguments {
+    /// The cluster [default: $KUBECONFIG, the cluster of this pod, or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Look after these namespaces only, separated by commas [default: all]
+    #[arg(long, value_name = "NAMESPACES", env = "WATCH_NAMESPACE", hide_env_values = true)]
+    pub watch_namespace: Option<String>,
+    /// Where to serve metrics; 0 for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = ":8080")]
+    pub metrics_bind_address: String,
+    /// Where to serve /healthz and /readyz; 0 for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    pub health_probe_bind_address: String,
+    /// Of several copies let one act at a time, by a Lease
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub leader_elect: bool,
+    /// The namespace of the Lease [default: $POD_NAMESPACE, this pod's, or ballast-system]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leader_election_namespace: Option<String>,
+    /// The name of the Lease
+    #[arg(long, value_name = "NAME", default_value = "ballast")]
+    pub leader_election_id: String,
+    /// How many resources of a kind are worked on at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub max_concurrent_reconciles: u16,
+    /// How to log.
+    #[command(flatten)]
+    pub log: LogArguments,
+}
+
+/// `ballast plan`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ballast plan -f memcached.yaml              against the cluster of KUBECONFIG
+  ballast plan -f memcached.yaml --offline    against nothing but the file: what a fresh resource gets
+  kubectl get memcacheds -o yaml | ballast plan -f -
+
+Nothing is ever written. Exit code: 0 nothing to do, 2 changes, 1 error.")]
+pub struct PlanArguments {
+    /// The file with the resources, as YAML or JSON; - for standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Ask no cluster: plan for resources that are new
+    #[arg(long, conflicts_with = "kubeconfig")]
+    pub offline: bool,
+    /// The namespace of resources that name none [default: the kubeconfig's]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The cluster [default: $KUBECONFIG, the cluster of this pod, or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// For whom to print
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `ballast manifests`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ballast manifests | kubectl apply --server-side -f -
+  ballast manifests --image registry.example.com/ballast:1.0 --watch-namespace shop,blog")]
+pub struct ManifestsArguments {
+    /// The image of Ballast
+    #[arg(long, value_name = "IMAGE", default_value = concat!("ballast:", env!("CARGO_PKG_VERSION")))]
+    pub image: String,
+    /// How many copies to run, of which one acts at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub replicas: u32,
+    /// Look after these namespaces only, separated by commas [default: all]
+    #[arg(long, value_name = "NAMESPACES")]
+    pub watch_namespace: Option<String>,
+}
+
+/// `ballast version`
+#[derive(Debug, Args)]
+pub struct VersionArguments {
+    /// For whom to print
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// How to log.
+#[derive(Debug, Args)]
+pub struct LogArguments {
+    /// For whom to log
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Human)]
+    pub log_format: LogFormat,
+    /// What to log: error, warn, info, debug, trace, or a filter as in RUST_LOG
+    #[arg(long, value_name = "LEVEL", env = "RUST_LOG", hide_env_values = true)]
+    pub log_level: Option<String>,
+}
+
+/// For whom to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// People
+    Text,
+    /// Programs
+    Json,
+}
+
+/// For whom to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// People
+    Human,
+    /// Programs: one JSON object a line
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_declarations_are_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn leader_election_is_asked_for_as_go_programs_are() {
+        for (flags, expected) in
+            [("", false), ("--leader-elect", true), ("--leader-elect=true", true), ("--leader-elect=false", false)]
+        {
+            let words = ["ballast", "run"].into_iter().chain(flags.split_whitespace());
+            let Command::Run(run) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
+            assert_eq!(run.leader_elect, expected, "{flags}");
+        }
+    }
+}

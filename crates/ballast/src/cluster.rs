@@ -1,0 +1,76 @@
+//! Reaching the cluster that was named.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::header::{HeaderValue, USER_AGENT};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::configuration::Cluster;
+use crate::failure::{Advise as _, Explain as _, Failure};
+
+/// A server that is there answers its first request well within this.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A client of a cluster that has answered once.
+///
+/// # Errors
+/// The kubeconfig is none, or the cluster does not answer, or it does not know who we are.
+pub async fn connect(cluster: &Cluster) -> Result<Client, Failure> {
+    let mut config = match cluster {
+        Cluster::Kubeconfig(files) => from_files(files).await?,
+        Cluster::Pod => Config::incluster()
+            .what("no cluster: KUBECONFIG is not set, and what this pod knows of its cluster is not enough")
+            .advise("mount the ServiceAccount's token, or name a cluster with KUBECONFIG")?,
+    };
+    let (url, from) = (config.cluster_url.to_string(), origin(cluster));
+    config.connect_timeout = Some(PATIENCE);
+    let agent = HeaderValue::from_static(concat!("ballast/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
+    let client = Client::try_from(config).what(format!("the cluster of {from} can't be used"))?;
+    let what = format!("can't reach the cluster at {} ({from})", url.trim_end_matches('/'));
+    match tokio::time::timeout(PATIENCE, client.apiserver_version()).await {
+        Ok(answer) => answer.what(what).advise("is it running, and is it the one you mean?")?,
+        Err(_) => {
+            let silent = format!("{what}: no answer within {} seconds", PATIENCE.as_secs());
+            return Err(Failure::new(silent).advise("is it running, and is it the one you mean?"));
+        }
+    };
+    Ok(client)
+}
+
+fn origin(cluster: &Cluster) -> String {
+    match cluster {
+        Cluster::Pod => "the one this pod is in".to_owned(),
+        Cluster::Kubeconfig(files) => {
+            let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            format!("kubeconfig {}", names.join(":"))
+        }
+    }
+}
+
+async fn from_files(files: &[PathBuf]) -> Result<Config, Failure> {
+    let next = "name a kubeconfig with KUBECONFIG, or start a cluster with `ballast up`";
+    // Of several files those that are not there are passed over, as kubectl does.
+    let there: Vec<&Path> =
+        files.iter().map(PathBuf::as_path).filter(|file| files.len() == 1 || file.exists()).collect();
+    let mut merged: Option<Kubeconfig> = None;
+    for file in there {
+        let what = format!("{} is no kubeconfig", file.display());
+        let text = std::fs::read_to_string(file)
+            .what(format!("can't read the kubeconfig {}", file.display()))
+            .advise(next)?;
+        let one = Kubeconfig::from_yaml(&text).what(&what).advise(next)?;
+        if one.clusters.is_empty() && files.len() == 1 {
+            return Err(Failure::new(format!("{what}: it names no cluster")).advise(next));
+        }
+        merged = Some(match merged {
+            Some(before) => before.merge(one).what(&what).advise(next)?,
+            None => one,
+        });
+    }
+    let from = origin(&Cluster::Kubeconfig(files.to_vec()));
+    let merged = merged.ok_or_else(|| Failure::new(format!("none of the files is there: {from}")).advise(next))?;
+    Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await.what(from).advise(next)
+}

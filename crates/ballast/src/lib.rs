@@ -1,0 +1,30 @@
+//! The one binary. Parses arguments, wires the rest, prints.
+//!
+//! | file | what it is for |
+//! | --- | --- |
+//! | `arguments`, `configuration` | what can be typed; what it means |
+//! | `up` | a Kubernetes in one process, with every operator in it |
+//! | `run`, `cluster`, `operators` | the operators, against a cluster that is somewhere else |
+//! | `plan` | what the operators would do |
+//! | `failure`, `terminal`, `logging`, `shell`, `version` | what people read |
+//! | `signals` | being told to stop |
+//!
+//! **What always holds**
+//!
+//! - Standard output is for what was asked for; everything else goes to standard error.
+//! - What goes wrong is one line: what, why, what to do next. The exit code is 1.
+//! - No decision about a service or an object is made here.
+
+pub mod arguments;
+pub mod cluster;
+pub mod configuration;
+pub mod failure;
+pub mod logging;
+pub mod operators;
+pub mod plan;
+pub mod run;
+pub mod shell;
+pub mod signals;
+pub mod terminal;
+pub mod up;
+pub mod version;

@@ -1,0 +1,72 @@
+//! Every operator that this binary holds, and running them.
+
+use ballast_memcached::MemcachedOperator;
+use ballast_runtime::{Manager, NoEngine, Options, RunError};
+use kube::Client;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::Failure;
+use crate::plan::Planner;
+
+/// All of them, to be asked for plans.
+pub fn planners() -> Vec<Box<dyn Planner>> {
+    vec![Box::new(MemcachedOperator)]
+}
+
+/// All of them, to be run.
+fn manager(client: Client, options: Options) -> Manager {
+    Manager::new(client, options).register(MemcachedOperator, NoEngine)
+}
+
+/// What they are called.
+pub fn names() -> Vec<&'static str> {
+    ballast_packaging::parts().iter().map(|part| part.name).collect()
+}
+
+/// The operators at work. Dropping this leaves them at work until the process ends.
+#[derive(Debug)]
+pub struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), RunError>>,
+}
+
+/// Begins to run them.
+pub fn run(client: Client, options: Options) -> Running {
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(manager(client, options).run(stop.clone()));
+    Running { stop, task }
+}
+
+impl Running {
+    /// Waits until they end by themselves, and says why. Nobody asked them to.
+    pub async fn ended(&mut self) -> Failure {
+        match (&mut self.task).await {
+            Ok(Err(error @ RunError::Listen(_))) => anyhow::Error::from(error).into(),
+            Ok(Err(lost @ RunError::LeaseLost { .. })) => {
+                Failure::from(anyhow::Error::from(lost)).advise("start again, to stand by for the next turn")
+            }
+            Ok(Ok(())) => Failure::new("the operators ended without being asked to"),
+            Err(_) => Failure::new("the operators ended by a panic: this is a bug"),
+        }
+    }
+
+    /// Lets them finish what they are doing.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        // Whatever they ended by, they were to end.
+        let _ = self.task.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shipped_is_what_is_run() {
+        let shipped: Vec<_> = ballast_packaging::parts().into_iter().map(|part| part.resource).collect();
+        let planned: Vec<_> = planners().iter().map(|planner| planner.kind()).collect();
+        assert_eq!(shipped, planned);
+    }
+}

@@ -1,0 +1,90 @@
+//! The administrator's kubeconfig: where it is, and how long it stays.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use drydock::Drydock;
+use kube::config::Kubeconfig;
+use tempfile::TempDir;
+
+use crate::configuration::KubeconfigFile;
+use crate::failure::{Advise as _, Explain as _, Failure};
+
+/// A kubeconfig on disk. One that is passing goes when this is dropped.
+#[derive(Debug)]
+pub struct Written {
+    /// Where it is.
+    pub path: PathBuf,
+    _directory: Option<TempDir>,
+}
+
+/// Writes it, readable by its owner only.
+///
+/// # Errors
+/// The file or its directory can't be written.
+pub fn write(drydock: &Drydock, file: &KubeconfigFile) -> Result<Written, Failure> {
+    let (path, directory) = match file {
+        KubeconfigFile::At(path) => (path.clone(), None),
+        KubeconfigFile::Passing(under) => {
+            let private = Permissions::from_mode(0o700);
+            let made = tempfile::Builder::new().prefix("ballast-").permissions(private).tempdir_in(under);
+            let directory = made
+                .what(format!("can't make a directory for the kubeconfig in {}", under.display()))
+                .advise("say where with --kubeconfig FILE")?;
+            (directory.path().join("kubeconfig"), Some(directory))
+        }
+    };
+    drydock
+        .write_kubeconfig(&path)
+        .what("can't write the kubeconfig")
+        .advise("say where else with --kubeconfig FILE")?;
+    Ok(Written { path, _directory: directory })
+}
+
+/// A file that holds somebody's other clusters is not ours to write over.
+///
+/// # Errors
+/// It is such a file.
+pub fn check(file: &KubeconfigFile) -> Result<(), Failure> {
+    let KubeconfigFile::At(path) = file else { return Ok(()) };
+    match std::fs::read_to_string(path) {
+        Ok(text) if !is_ours(&text) => Err(Failure::new(format!(
+            "{} is there already, and it is no kubeconfig that `ballast up` wrote",
+            path.display()
+        ))
+        .advise("name another file with --kubeconfig, or move this one away")),
+        _ => Ok(()),
+    }
+}
+
+fn is_ours(text: &str) -> bool {
+    text.trim().is_empty()
+        || Kubeconfig::from_yaml(text).is_ok_and(|config| {
+            !config.clusters.is_empty() && config.clusters.iter().all(|cluster| cluster.name == "drydock")
+        })
+}
+
+/// Where the kubeconfig of the cluster in a data directory usually is.
+pub fn usual(directory: &Path) -> PathBuf {
+    directory.join("kubeconfig")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_up_wrote_is_written_over() {
+        for (text, ours) in [
+            ("", true),
+            ("clusters:\n- name: drydock\n  cluster: {server: 'https://127.0.0.1:1'}\n", true),
+            ("clusters:\n- name: production\n  cluster: {server: 'https://x'}\n", false),
+            ("clusters: []\n", false),
+            ("- a\n- list\n", false),
+            ("dear diary", false),
+        ] {
+            assert_eq!(is_ours(text), ours, "{text}");
+        }
+    }
+}

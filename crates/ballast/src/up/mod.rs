@@ -1,0 +1,136 @@
+//! `ballast up`: a Kubernetes in one process, with every operator in it, until it is told to stop.
+//!
+//! **Guarantees.** One address is listened on, the API's. When `ready` is printed the API answers, the definitions
+//! are served and the kubeconfig is there. A stop is in order: the operators finish what they carry out, requests
+//! are answered, the data directory is let go, a passing kubeconfig is taken away.
+
+mod install;
+mod kubeconfig;
+
+use std::time::Instant;
+
+use ballast_runtime::Options;
+use drydock::{Drydock, Identity, OpenError, StartError};
+use kube::api::DynamicObject;
+
+use crate::configuration::{Place, Up};
+use crate::failure::{Advise as _, Explain as _, Failure};
+use crate::operators::{self, Running};
+use crate::shell;
+use crate::signals::Signals;
+use crate::terminal::{print, say};
+use crate::version::Version;
+
+pub use install::{InstallError, install};
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// In order.
+    InOrder,
+    /// By a second signal, at once.
+    AtOnce,
+}
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// What is needed can't be had: the data directory, the address, the kubeconfig file.
+pub async fn up(up: &Up) -> Result<Stopped, Failure> {
+    let began = Instant::now();
+    let mut signals = Signals::listen()?;
+    kubeconfig::check(&up.kubeconfig)?;
+    let drydock = start(&up.place).await?;
+    serve(&drydock, up).await?;
+    say(starting(up, &drydock));
+    let mut running = if up.operators { Some(operate(&drydock).await?) } else { None };
+    let written = kubeconfig::write(&drydock, &up.kubeconfig)?;
+    if up.node {
+        say("pods stay Pending: this version of ballast has no node yet (--no-node says that you know)");
+    }
+    tracing::debug!(elapsed = ?began.elapsed(), "ready");
+    print(&format!("ready: export KUBECONFIG={}\n", shell::word(&written.path))).what("can't print")?;
+    let failed = match &mut running {
+        Some(running) => signals.unless(running.ended()).await,
+        None => {
+            signals.next().await;
+            None
+        }
+    };
+    let stopping = async {
+        if let Some(running) = running {
+            running.stop().await;
+        }
+        drydock.shutdown().await;
+    };
+    let stopped = match signals.unless(stopping).await {
+        Some(()) => Stopped::InOrder,
+        None => Stopped::AtOnce,
+    };
+    match failed {
+        Some(failure) => Err(failure),
+        None => Ok(stopped),
+    }
+}
+
+async fn start(place: &Place) -> Result<Drydock, Failure> {
+    let builder = match place {
+        Place::Memory => Drydock::builder(),
+        Place::Directory(directory) => Drydock::builder().data_dir(directory),
+    };
+    match (builder.start().await, place) {
+        (Err(StartError::Store(OpenError::InUse(_))), Place::Directory(directory)) => {
+            let theirs = shell::word(&kubeconfig::usual(directory));
+            Err(Failure::new(format!("another ballast keeps its cluster in {}", directory.display())).advise(format!(
+                "use that one (export KUBECONFIG={theirs}), or start another with --data-dir DIR or --memory"
+            )))
+        }
+        (started, Place::Directory(directory)) => started
+            .what(format!("can't start the cluster in {}", directory.display()))
+            .advise("name another directory with --data-dir DIR, or keep nothing with --memory"),
+        (started, Place::Memory) => started.what("can't start the cluster"),
+    }
+}
+
+async fn serve(drydock: &Drydock, up: &Up) -> Result<(), Failure> {
+    let listener = up
+        .listen
+        .bind()
+        .await
+        .what(format!("can't listen on {}", up.listen))
+        .advise("stop what listens there, or take a free port with --listen 127.0.0.1:0")?;
+    drydock.serve(listener).what("can't serve the API")?;
+    Ok(())
+}
+
+fn starting(up: &Up, drydock: &Drydock) -> String {
+    let Version { version, kubernetes, .. } = Version::current();
+    let kept = match &up.place {
+        Place::Memory => "kept in memory".to_owned(),
+        Place::Directory(directory) => format!("kept in {}", directory.display()),
+    };
+    let operators = match up.operators {
+        true => format!("operators: {}", operators::names().join(", ")),
+        false => "no operators".to_owned(),
+    };
+    let url = drydock.url().unwrap_or_default();
+    format!("ballast {version}: Kubernetes {kubernetes} at {url}, {kept}; {operators}")
+}
+
+/// Installs what the operators need and runs them, as nobody but their own account.
+async fn operate(drydock: &Drydock) -> Result<Running, Failure> {
+    let installed =
+        install(&drydock.client(), ballast_packaging::foundation()).await.what("can't install the definitions")?;
+    let client = drydock.client_as(account(&installed));
+    // No ports: the API's is the only one.
+    Ok(operators::run(client, Options::default()))
+}
+
+fn account(installed: &[DynamicObject]) -> Identity {
+    use ballast_packaging::{NAMESPACE, SERVICE_ACCOUNT};
+    let uid = installed
+        .iter()
+        .find(|object| object.types.as_ref().is_some_and(|types| types.kind == "ServiceAccount"))
+        .and_then(|object| object.metadata.uid.clone());
+    Identity::service_account(NAMESPACE, SERVICE_ACCOUNT, uid.unwrap_or_default())
+}

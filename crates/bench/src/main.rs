@@ -1,0 +1,55 @@
+//! What `make bench` prints.
+//!
+//! Each table is measured in one run on one machine, and says its goal beside the figure. Nothing here fails on
+//! a slow machine: a benchmark is not a test. With `--real KUBECONFIG` the reconciling is measured on that cluster
+//! too, and with `--sample-controller PROGRAM` Kubernetes' own sample-controller beside it.
+
+mod reconcile;
+mod sample_controller;
+mod start;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// Measures how fast Ballast starts and reconciles.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The binary to start.
+    #[arg(long, default_value = "target/release/ballast")]
+    ballast: PathBuf,
+    /// How many Memcacheds to create.
+    #[arg(long, default_value_t = 1000)]
+    resources: usize,
+    /// How long to listen to a converged operator, in seconds.
+    #[arg(long, default_value_t = 60)]
+    quiet: u64,
+    /// The kubeconfig of a real cluster to measure beside.
+    #[arg(long)]
+    real: Option<PathBuf>,
+    /// Kubernetes' sample-controller, to be measured on the real cluster.
+    #[arg(long, requires = "real")]
+    sample_controller: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    start::binary(&arguments.ballast)?.print();
+    start::in_process().await?.print();
+    let mut reconciling = table::Table::new(
+        "from creation to children and status written",
+        ["on", "resources", "seconds", "per second", "requests each", "goal"],
+    );
+    reconcile::on_drydock(arguments.resources, arguments.quiet, &mut reconciling).await?;
+    if let Some(kubeconfig) = &arguments.real {
+        reconcile::on_real(kubeconfig, arguments.resources, &mut reconciling).await?;
+        if let Some(program) = &arguments.sample_controller {
+            sample_controller::measure(program, kubeconfig, arguments.resources, &mut reconciling).await?;
+        }
+    }
+    reconciling.print();
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Paths that name no resource.
+
+use http_body_util::BodyExt;
+use serde_json::json;
+
+use crate::cluster::{Cluster, config_map};
+
+#[tokio::test]
+async fn the_version_and_health_are_told() {
+    let cluster = Cluster::new().await;
+    let version = cluster.get("/version").await;
+    assert_eq!((&version["major"], &version["minor"]), (&json!("1"), &json!("34")));
+    assert!(version["gitVersion"].as_str().unwrap().starts_with("v1.34."));
+    cluster.check("GET /readyz", "", "200 ok").await;
+    cluster
+        .check("GET /readyz?verbose", "", "200 [+]ping ok\n[+]log ok\n[+]store ok\nreadyz check passed")
+        .await;
+    cluster.check("GET /livez/ping", "", "200 ok").await;
+    cluster.check("GET /nope", "", "404 404 page not found").await;
+}
+
+#[tokio::test]
+async fn discovery_is_cached_by_its_tag() {
+    let cluster = Cluster::new().await;
+    let accept =
+        "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let first = cluster.send(&format!("GET /apis\n{accept}"), "").await;
+    let tag = first.headers()["etag"].to_str().unwrap().to_owned();
+    assert!(first.headers()["content-type"].to_str().unwrap().contains("APIGroupDiscoveryList"));
+    let again = cluster.send(&format!("GET /apis\n{accept}\nIf-None-Match: {tag}"), "").await;
+    assert_eq!(again.status(), 304);
+    let plain = cluster.get("/apis").await;
+    assert_eq!(plain["kind"], "APIGroupList");
+    let (_, resources) = cluster.ask("GET /api/v1", "").await;
+    assert_eq!(resources["kind"], "APIResourceList");
+}
+
+#[tokio::test]
+async fn openapi_is_served_in_both_versions_and_in_protobuf() {
+    let cluster = Cluster::new().await;
+    let index = cluster.get("/openapi/v3").await;
+    let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap();
+    let document = cluster.get(url).await;
+    assert!(document["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"].is_object());
+    assert_eq!(cluster.get("/openapi/v2").await["swagger"], "2.0");
+    let protobuf = cluster
+        .send("GET /openapi/v2\nAccept: application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "")
+        .await;
+    assert_eq!(protobuf.status(), 200);
+    let bytes = protobuf.into_body().collect().await.unwrap().to_bytes();
+    assert!(bytes.starts_with(b"\x0a\x032.0"));
+}
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_ask() {
+    let cluster = Cluster::new().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let large = config_map("a", json!({"x": "x".repeat(200_000)}));
+    cluster.check(&format!("POST {maps}"), &large, "201 ConfigMap default/a").await;
+    let answer = cluster.send(&format!("GET {maps}\nAccept-Encoding: gzip"), "").await;
+    assert_eq!(answer.headers()["content-encoding"], "gzip");
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(bytes.len() < 10_000, "{}", bytes.len());
+    assert!(cluster.send(&format!("GET {maps}"), "").await.headers().get("content-encoding").is_none());
+}

@@ -1,0 +1,68 @@
+//! Services get addresses.
+
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn service(name: &str, spec: Value) -> Value {
+    let mut body = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+    for (key, value) in spec.as_object().unwrap() {
+        body["spec"][key] = value.clone();
+    }
+    body
+}
+
+#[tokio::test]
+async fn each_service_has_its_own_address_and_gives_it_back() {
+    let cluster = Cluster::new().await;
+    assert_eq!(cluster.get(&format!("{SERVICES}/kubernetes")).await["spec"]["clusterIP"], "10.96.0.1");
+    let one = cluster.must(&format!("POST {SERVICES}"), service("one", json!({}))).await;
+    let two = cluster.must(&format!("POST {SERVICES}"), service("two", json!({}))).await;
+    assert_ne!(one["spec"]["clusterIP"], two["spec"]["clusterIP"]);
+    assert_eq!(one["spec"]["clusterIPs"], json!([one["spec"]["clusterIP"]]));
+    assert_eq!(
+        (&one["spec"]["ipFamilies"], &one["spec"]["ipFamilyPolicy"]),
+        (&json!(["IPv4"]), &json!("SingleStack"))
+    );
+    let taken = one["spec"]["clusterIP"].as_str().unwrap();
+    cluster
+        .check(
+            &format!("POST {SERVICES}"),
+            &service("three", json!({"clusterIP": taken})).to_string(),
+            &format!(r#"422 Invalid: Service "three" is invalid: spec.clusterIPs: Invalid value: ["{taken}"]: failed to allocate IP {taken}: provided IP is already allocated"#),
+        )
+        .await;
+    cluster.must(&format!("DELETE {SERVICES}/one"), Value::Null).await;
+    cluster.must(&format!("POST {SERVICES}"), service("three", json!({"clusterIP": taken}))).await;
+    let headless =
+        cluster.must(&format!("POST {SERVICES}"), service("headless", json!({"clusterIP": "None"}))).await;
+    assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+}
+
+#[tokio::test]
+async fn a_dry_run_keeps_no_address() {
+    let cluster = Cluster::new().await;
+    let tried = cluster.must(&format!("POST {SERVICES}?dryRun=All"), service("a", json!({}))).await;
+    let address = tried["spec"]["clusterIP"].clone();
+    let made = cluster.must(&format!("POST {SERVICES}"), service("a", json!({"clusterIP": address}))).await;
+    assert_eq!(made["spec"]["clusterIP"], address);
+}
+
+#[tokio::test]
+async fn a_service_on_nodes_has_a_port_of_theirs() {
+    let cluster = Cluster::new().await;
+    let made = cluster.must(&format!("POST {SERVICES}"), service("a", json!({"type": "NodePort"}))).await;
+    assert_eq!(made["spec"]["ports"][0]["nodePort"], 30000);
+    let patched =
+        cluster.must(&format!("PATCH {SERVICES}/a"), json!({"metadata": {"labels": {"x": "y"}}})).await;
+    assert_eq!(patched["spec"]["ports"][0]["nodePort"], 30000);
+    cluster
+        .check(
+            &format!("POST {SERVICES}"),
+            &service("b", json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30000}]})).to_string(),
+            r#"422 Invalid: Service "b" is invalid: spec.ports[0].nodePort: Invalid value: 30000: provided port is already allocated"#,
+        )
+        .await;
+}

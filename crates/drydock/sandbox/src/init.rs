@@ -1,0 +1,494 @@
+//! A pod's init: PID 1 of its PID namespace, and its supervisor.
+//!
+//! Made by a fork of the keeper, it makes the pod's network, IPC and UTS namespaces, gives the pod its address,
+//! and then serves requests on a socket in the pod's directory: it starts containers, runs programs in them,
+//! writes their logs, reaps whatever loses its parent, and writes down how each container ended before it tells
+//! anyone. When it ends, the kernel ends every process of the pod.
+//!
+//! It has one thread and never waits for anyone but the poll at the top of its loop.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use jiff::Timestamp;
+use nix::sched::CloneFlags;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{WaitOptions, WaitStatus};
+use serde::Serialize;
+
+use crate::attach;
+use crate::birth::Standard;
+use crate::config::{Exit, ExecConfig};
+use crate::error::StartError;
+use crate::keeper::{PATIENCE, listen, open_namespace};
+use crate::log::{Log, Output};
+use crate::netlink::Netlink;
+use crate::process::Process;
+use crate::protocol::{Birth, ContainerSetup, Done, Ended, InitRequest, PodAnswer, PodSetup, Started};
+use crate::spawn::{self, Spawned};
+use crate::state::{self, RunningRecord};
+use crate::wire;
+
+/// How many buffers of one output are read before others are looked at: more than a pipe holds, so that nothing
+/// is left in it when its container has ended.
+const TURNS: usize = 8;
+
+/// Is a pod's init. The connection is told how the setup went.
+pub(crate) fn run(setup: &PodSetup, line: UnixStream) -> ! {
+    let code = match prepare(setup, &line) {
+        Ok((init, node_network)) => {
+            let own = std::fs::read_link("/proc/self").ok();
+            let pid = own.and_then(|path| path.to_str()?.parse().ok()).unwrap_or(0);
+            let answer = PodAnswer::Up { pid, node_network_fd: node_network.as_raw_fd() };
+            let told = wire::send(&line, &answer, &[]);
+            drop(line);
+            match told.and_then(|()| init.serve()) {
+                Ok(()) => 0,
+                Err(error) => {
+                    eprintln!("pod {}: init: {error}", setup.id);
+                    1
+                }
+            }
+        }
+        Err((step, error)) => {
+            refuse(&line, step, &error);
+            1
+        }
+    };
+    std::process::exit(code)
+}
+
+/// Says that a pod can't be made.
+pub(crate) fn refuse(line: &UnixStream, step: &str, error: &io::Error) {
+    let errno = error.raw_os_error().unwrap_or(0);
+    let _gone = wire::send(line, &PodAnswer::Failed { step: step.to_owned(), errno }, &[]);
+}
+
+fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<(Init, OwnedFd), (&'static str, io::Error)> {
+    fn at<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> (&'static str, io::Error) {
+        move |error| (step, error.into())
+    }
+    if setup.mortal {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(at("death signal"))?;
+    }
+    crate::process::close_all_but(&[line.as_raw_fd()]).map_err(at("inherited files"))?;
+    let nothing = std::fs::File::open("/dev/null").map_err(at("/dev/null"))?;
+    rustix::stdio::dup2_stdin(&nothing).map_err(at("standard input"))?;
+    let _name_is_a_kindness = nix::sys::prctl::set_name(c"drydock-init");
+    let _leader_already = nix::unistd::setsid();
+
+    let node_network = open_namespace("net").map_err(at("network namespace"))?;
+    let own_pids = open_namespace("pid").map_err(at("PID namespace"))?;
+    let node = Netlink::open().map_err(at("netlink"))?;
+    nix::sched::unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
+        .map_err(at("namespaces"))?;
+    nix::unistd::sethostname(&setup.hostname).map_err(at("host name"))?;
+    network(setup, &node).map_err(at("network"))?;
+
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&mask), None).map_err(at("signals"))?;
+    let signals =
+        SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(at("signals"))?;
+    let listener = listen(&setup.directory, "init.sock").map_err(at("socket"))?;
+    let init = Init {
+        share_process_namespace: setup.share_process_namespace,
+        own_pids,
+        listener,
+        signals,
+        births: Vec::new(),
+        containers: BTreeMap::new(),
+        execs: BTreeMap::new(),
+    };
+    Ok((init, node_network))
+}
+
+fn network(setup: &PodSetup, node: &Netlink) -> io::Result<()> {
+    let own = open_namespace("net")?;
+    node.add_veth(&setup.link, setup.bridge, "eth0", &own)?;
+    let pod = Netlink::open()?;
+    // Every user of a pod may listen where only root may elsewhere, and ping, as containerd's pods can.
+    for (file, text) in [
+        ("ipv4/ip_unprivileged_port_start", "0"),
+        ("ipv4/ping_group_range", "0 2147483647"),
+        // There are no IPv6 addresses here; without this each pod would look for neighbours for a while.
+        ("ipv6/conf/eth0/disable_ipv6", "1"),
+    ] {
+        let _older_kernel = std::fs::write(format!("/proc/sys/net/{file}"), text);
+    }
+    pod.up(pod.must_index("lo")?)?;
+    let link = pod.must_index("eth0")?;
+    pod.add_address(link, setup.address, setup.prefix)?;
+    pod.up(link)?;
+    pod.add_route(None, setup.gateway, link)
+}
+
+struct Init {
+    share_process_namespace: bool,
+    own_pids: OwnedFd,
+    listener: UnixListener,
+    signals: SignalFd,
+    births: Vec<Pending>,
+    containers: BTreeMap<String, Container>,
+    /// Programs beside containers, by number in the pod.
+    execs: BTreeMap<i32, Exec>,
+}
+
+/// A program on its way from fork to exec.
+struct Pending {
+    container: Option<Container>,
+    spawned: Spawned,
+    inbox: wire::Inbox,
+    host_pid: i32,
+    terminal: Option<OwnedFd>,
+    failed: Option<StartError>,
+    client: UnixStream,
+}
+
+struct Container {
+    setup: Box<ContainerSetup>,
+    pid: i32,
+    host_pid: i32,
+    started: Timestamp,
+    log: Option<Log>,
+    outputs: Vec<(Output, OwnedFd)>,
+    input: Option<OwnedFd>,
+    waiters: Vec<UnixStream>,
+    attached: Vec<UnixStream>,
+    exit: Option<Exit>,
+}
+
+struct Exec {
+    started: Timestamp,
+    client: UnixStream,
+}
+
+/// Says something to whoever asked; one who is gone does not matter.
+fn tell(client: &UnixStream, message: &impl Serialize, files: &[BorrowedFd<'_>]) {
+    let _gone = wire::send(client, message, files);
+}
+
+impl Init {
+    fn serve(mut self) -> io::Result<()> {
+        loop {
+            let mut polled =
+                vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            polled.extend(self.births.iter().map(|birth| PollFd::new(&birth.spawned.line, PollFlags::IN)));
+            let outputs = self.containers.values().flat_map(|container| &container.outputs);
+            polled.extend(outputs.map(|(_, fd)| PollFd::new(fd, PollFlags::IN)));
+            match rustix::event::poll(&mut polled, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(polled);
+            self.hear_births();
+            for container in self.containers.values_mut() {
+                container.take_output();
+            }
+            if ready.get(1) == Some(&true) {
+                while let Ok(Some(_)) = self.signals.read_signal() {}
+                self.reap();
+            }
+            if ready.first() == Some(&true) {
+                self.answer()?;
+            }
+        }
+    }
+
+    /// Accepts a connection and does what it asks.
+    fn answer(&mut self) -> io::Result<()> {
+        let (client, _) = self.listener.accept()?;
+        client.set_read_timeout(Some(PATIENCE))?;
+        client.set_write_timeout(Some(PATIENCE))?;
+        let (request, files) = match wire::receive(&client) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                eprintln!("a request can't be read: {error}");
+                return Ok(());
+            }
+        };
+        match request {
+            InitRequest::Start(setup) => self.start(setup, client),
+            InitRequest::Exec { id, config } => self.exec(&id, &config, files, client),
+            InitRequest::Wait { id } => match self.containers.get_mut(&id) {
+                Some(Container { exit: Some(exit), .. }) => tell(&client, &Ended::Exit(exit.clone()), &[]),
+                Some(container) => container.waiters.push(client),
+                None => tell(&client, &Ended::Absent, &[]),
+            },
+            InitRequest::Signal { id, signal } => {
+                let done = match self.running(&id) {
+                    Some(container) => done(signal_to(container.pid, signal)),
+                    None => Done::Absent,
+                };
+                tell(&client, &done, &[]);
+            }
+            InitRequest::Socket => match socket() {
+                Ok(socket) => tell(&client, &Done::Yes, &[socket.as_fd()]),
+                Err(error) => tell(&client, &Done::Failed(error.to_string()), &[]),
+            },
+            InitRequest::Attach { id } => self.attach(&id, client),
+            InitRequest::ReopenLog { id } => {
+                let done = match self.containers.get_mut(&id) {
+                    Some(container) => done(container.log.as_mut().map_or(Ok(()), Log::reopen)),
+                    None => Done::Absent,
+                };
+                tell(&client, &done, &[]);
+            }
+            InitRequest::Forget { id } => {
+                if self.containers.get(&id).is_some_and(|container| container.exit.is_some()) {
+                    self.containers.remove(&id);
+                }
+                tell(&client, &Done::Yes, &[]);
+            }
+        }
+        Ok(())
+    }
+
+    fn running(&self, id: &str) -> Option<&Container> {
+        self.containers.get(id).filter(|container| container.exit.is_none())
+    }
+
+    fn start(&mut self, setup: Box<ContainerSetup>, client: UnixStream) {
+        let attempt = || -> io::Result<(Spawned, Container)> {
+            let log = setup.config.log.as_deref().map(Log::open).transpose()?;
+            let (standard, input, outputs) = spawn::standard(&setup.config)?;
+            let spawned = spawn::container(&setup, standard, &self.own_pids, self.share_process_namespace)?;
+            let container = Container {
+                pid: spawned.pid,
+                host_pid: 0,
+                started: Timestamp::now(),
+                log,
+                outputs,
+                input,
+                waiters: Vec::new(),
+                attached: Vec::new(),
+                exit: None,
+                setup,
+            };
+            Ok((spawned, container))
+        };
+        match attempt() {
+            Ok((spawned, container)) => self.births.push(Pending::new(spawned, Some(container), client)),
+            Err(error) => tell(&client, &Started::No(StartError::step("starting the container")(error)), &[]),
+        }
+    }
+
+    fn exec(&mut self, id: &str, config: &ExecConfig, files: Vec<OwnedFd>, client: UnixStream) {
+        let Some(container) = self.running(id) else { return tell(&client, &Started::Absent, &[]) };
+        let attempt = || -> io::Result<Spawned> {
+            let standard = if config.tty {
+                Standard::Terminal
+            } else {
+                let files: [OwnedFd; 3] =
+                    files.try_into().map_err(|_| io::Error::other("standard input, output and error are missing"))?;
+                Standard::Files(files)
+            };
+            let join_pids = !self.share_process_namespace;
+            spawn::beside(&container.setup, container.host_pid, config, standard, &self.own_pids, join_pids)
+        };
+        match attempt() {
+            Ok(spawned) => self.births.push(Pending::new(spawned, None, client)),
+            Err(error) => tell(&client, &Started::No(StartError::step("exec")(error)), &[]),
+        }
+    }
+
+    fn attach(&mut self, id: &str, client: UnixStream) {
+        let Some(container) = self.containers.get_mut(id).filter(|container| container.exit.is_none()) else {
+            return tell(&client, &Done::Absent, &[]);
+        };
+        let once = container.setup.config.stdin_once && !container.setup.config.tty;
+        let input = if once { container.input.take() } else { None };
+        let way_in = input.as_ref().or(container.input.as_ref());
+        let files: Vec<BorrowedFd<'_>> = way_in.iter().map(|fd| fd.as_fd()).collect();
+        tell(&client, &Done::Yes, &files);
+        if client.set_nonblocking(true).is_ok() {
+            container.attached.push(client);
+        }
+    }
+
+    /// Takes what starting programs have said, and settles those that run or failed.
+    fn hear_births(&mut self) {
+        let mut under_way = Vec::new();
+        for mut birth in std::mem::take(&mut self.births) {
+            if birth.hear() {
+                self.settle(birth);
+            } else {
+                under_way.push(birth);
+            }
+        }
+        self.births = under_way;
+    }
+
+    fn settle(&mut self, birth: Pending) {
+        let Pending { container, spawned, host_pid, terminal, failed, client, .. } = birth;
+        if let Some(error) = failed {
+            return tell(&client, &Started::No(error), &[]);
+        }
+        let started = Timestamp::now();
+        let answer = Started::Yes { pid: host_pid, started };
+        match container {
+            None => {
+                let files: Vec<BorrowedFd<'_>> = terminal.iter().map(AsFd::as_fd).collect();
+                tell(&client, &answer, &files);
+                self.execs.insert(spawned.pid, Exec { started, client });
+            }
+            Some(mut container) => {
+                container.host_pid = host_pid;
+                container.started = started;
+                if let Some(terminal) = terminal {
+                    container.take_terminal(terminal);
+                }
+                let record = Process::of(host_pid).map(|process| RunningRecord { process, started });
+                // A program that has ended already has no number to write down, only its end.
+                if let Ok(record) = record {
+                    let _full = state::write(&container.setup.directory.join("running.json"), &record);
+                }
+                tell(&client, &answer, &[]);
+                self.containers.insert(container.setup.config.id.clone(), container);
+            }
+        }
+    }
+
+    /// Takes note of every process that has ended.
+    fn reap(&mut self) {
+        let mut ended = Vec::new();
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            ended.push((pid.as_raw_nonzero().get(), status));
+        }
+        // What has ended has run, or said why not; that comes first.
+        self.hear_births();
+        let now = Timestamp::now();
+        for (pid, status) in ended {
+            if let Some(exec) = self.execs.remove(&pid) {
+                tell(&exec.client, &Ended::Exit(exit(status, false, exec.started, now)), &[]);
+            } else if let Some(container) =
+                self.containers.values_mut().find(|container| container.pid == pid && container.exit.is_none())
+            {
+                container.ended(status, now, self.share_process_namespace);
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn new(spawned: Spawned, container: Option<Container>, client: UnixStream) -> Self {
+        Self {
+            container,
+            spawned,
+            inbox: wire::Inbox::default(),
+            host_pid: 0,
+            terminal: None,
+            failed: None,
+            client,
+        }
+    }
+
+    /// Takes what the program has said; true when nothing more will come.
+    fn hear(&mut self) -> bool {
+        loop {
+            match self.inbox.receive_some(&self.spawned.line) {
+                Ok(true) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Ok(false) | Err(_) => return true,
+            }
+            match self.inbox.take() {
+                Ok(Some((Birth::Pid(pid), _))) => self.host_pid = pid,
+                Ok(Some((Birth::Terminal, files))) => self.terminal = files.into_iter().next(),
+                Ok(Some((Birth::Failed(error), _))) => self.failed = Some(error),
+                Ok(None) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+impl Container {
+    fn take_terminal(&mut self, terminal: OwnedFd) {
+        let _blocking = rustix::io::ioctl_fionbio(&terminal, true);
+        self.input = terminal.try_clone().ok();
+        self.outputs = vec![(Output::Out, terminal)];
+    }
+
+    /// Reads what the container has written, as much as is there.
+    fn take_output(&mut self) {
+        let mut buffer = [0u8; 16 * 1024];
+        let Self { outputs, log, attached, .. } = self;
+        outputs.retain(|(output, fd)| {
+            // Others wait too; a container that never stops writing has its turn again soon.
+            let mut turns = TURNS;
+            loop {
+                match rustix::io::read(fd, &mut buffer) {
+                    Ok(0) => return false,
+                    Ok(length) => {
+                        let bytes = &buffer[..length];
+                        if let Some(log) = log {
+                            // A full disk loses lines, not the container.
+                            let _full = log.write(*output, bytes, Timestamp::now());
+                        }
+                        attached.retain(|client| attach::pass_on(client, *output, bytes));
+                        turns -= 1;
+                        if length < buffer.len() || turns == 0 {
+                            return true;
+                        }
+                    }
+                    Err(rustix::io::Errno::AGAIN) => return true,
+                    Err(rustix::io::Errno::INTR) => {}
+                    // A terminal whose last program is gone says so with an error.
+                    Err(_) => return false,
+                }
+            }
+        });
+    }
+
+    fn ended(&mut self, status: WaitStatus, now: Timestamp, shared: bool) {
+        if shared {
+            // Elsewhere the kernel ends what is left with the container's PID 1.
+            let _none_left = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(self.pid), Signal::SIGKILL);
+            self.setup.group.kill();
+        }
+        self.take_output();
+        if let Some(log) = &mut self.log {
+            let _full = log.finish(now);
+        }
+        let exit = exit(status, self.setup.group.out_of_memory(), self.started, now);
+        let _full = state::write(&self.setup.directory.join("exit.json"), &exit);
+        for waiter in std::mem::take(&mut self.waiters) {
+            tell(&waiter, &Ended::Exit(exit.clone()), &[]);
+        }
+        self.exit = Some(exit);
+        self.outputs.clear();
+        self.input = None;
+        self.attached.clear();
+        self.log = None;
+    }
+}
+
+fn exit(status: WaitStatus, oom_killed: bool, started: Timestamp, finished: Timestamp) -> Exit {
+    let signal = status.terminating_signal();
+    let code = signal.map_or_else(|| status.exit_status().unwrap_or(255), |signal| 128 + signal);
+    Exit { code, signal, oom_killed, started, finished }
+}
+
+fn done(result: io::Result<()>) -> Done {
+    match result {
+        Ok(()) => Done::Yes,
+        Err(error) => Done::Failed(error.to_string()),
+    }
+}
+
+fn signal_to(pid: i32, signal: i32) -> io::Result<()> {
+    let signal = Signal::try_from(signal)?;
+    Ok(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal)?)
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?)
+}

@@ -1,0 +1,151 @@
+//! The keeper: a small process with one thread that makes pods' inits by forking itself.
+//!
+//! Inits are not children of the node, so they don't die with it; they share the keeper's memory until they write
+//! to it, so a hundred of them cost little; and having one thread, the keeper may fork without running a program
+//! anew. It holds the node's namespaces while the node is away. What it does is so little that it has no reason to
+//! fail: it forks on request, reaps, and ends.
+//!
+//! A mortal keeper ends its pods and itself when the node's end of its standard input closes, whatever ended
+//! the node. A lasting one waits for the next node.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sched::CloneFlags;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+
+use crate::init;
+use crate::process::{self, Side};
+use crate::protocol::KeeperRequest;
+use crate::wire;
+
+/// The first argument that makes a program the keeper; see [`crate::hook`].
+pub(crate) const ARGUMENT: &str = "sandbox-keeper";
+
+/// How long a request may take to arrive; it is sent in one piece by the same program.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Is the keeper until it is told to end.
+pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
+    let _leader_already = nix::unistd::setsid();
+    let _name_is_a_kindness = nix::sys::prctl::set_name(c"drydock-keeper");
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&mask), None)?;
+    let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let own_pids = open_namespace("pid")?;
+    let listener = listen(state, "keeper.sock")?;
+    std::io::stdout().write_all(b"ready\n")?;
+    std::io::stdout().flush()?;
+    rustix::stdio::dup2_stdout(std::io::stderr())?;
+
+    let mut inits = BTreeSet::new();
+    let mut lifeline = true;
+    loop {
+        let stdin = std::io::stdin();
+        let mut polled =
+            vec![PollFd::new(&listener, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+        if lifeline {
+            polled.push(PollFd::new(&stdin, PollFlags::IN));
+        }
+        match rustix::event::poll(&mut polled, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other?,
+        };
+        let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready.get(1) == Some(&true) {
+            while let Ok(Some(_)) = signals.read_signal() {}
+            reap(&mut inits);
+        }
+        if ready.get(2) == Some(&true) {
+            lifeline = false;
+            if mortal {
+                end(&mut inits);
+                return Ok(());
+            }
+        }
+        if ready.first() == Some(&true) {
+            let (line, _) = listener.accept()?;
+            line.set_read_timeout(Some(PATIENCE))?;
+            match wire::receive(&line) {
+                Ok(Some((KeeperRequest::Pod(mut setup), _))) => {
+                    setup.mortal = mortal;
+                    match fork_pod(&own_pids, &mut inits) {
+                        Ok(Side::Child) => init::run(&setup, line),
+                        Ok(Side::Parent { .. }) => {}
+                        Err(error) => init::refuse(&line, "fork", &error),
+                    }
+                }
+                Ok(Some((KeeperRequest::Shutdown, _))) => {
+                    end(&mut inits);
+                    // The end of the line is the answer.
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(error) => eprintln!("a request can't be read: {error}"),
+            }
+        }
+    }
+}
+
+fn fork_pod(own_pids: &impl AsFd, inits: &mut BTreeSet<i32>) -> io::Result<Side> {
+    nix::sched::unshare(CloneFlags::CLONE_NEWPID)?;
+    let side = process::fork();
+    if !matches!(side, Ok(Side::Child)) {
+        nix::sched::setns(own_pids, CloneFlags::CLONE_NEWPID)?;
+    }
+    if let Ok(Side::Parent { child }) = side {
+        inits.insert(child);
+    }
+    side
+}
+
+fn reap(inits: &mut BTreeSet<i32>) {
+    while let Ok(Some((pid, _))) = rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+        inits.remove(&pid.as_raw_nonzero().get());
+    }
+}
+
+/// Ends every pod and waits until the last process of each is gone.
+fn end(inits: &mut BTreeSet<i32>) {
+    for pid in inits.iter() {
+        let _gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), Signal::SIGKILL);
+    }
+    while !inits.is_empty() {
+        match rustix::process::wait(rustix::process::WaitOptions::empty()) {
+            Ok(Some((pid, _))) => {
+                inits.remove(&pid.as_raw_nonzero().get());
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// One of this process' own namespaces.
+pub(crate) fn open_namespace(kind: &str) -> io::Result<std::os::fd::OwnedFd> {
+    Ok(rustix::fs::open(format!("/proc/self/ns/{kind}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Listens on a socket in a directory, whose path may be longer than a socket's can.
+pub(crate) fn listen(directory: &Path, name: &str) -> io::Result<UnixListener> {
+    match std::fs::remove_file(directory.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let opened = std::fs::File::open(directory)?;
+    UnixListener::bind(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()))
+}
+
+/// The other side of [`listen`], where no runtime is at hand.
+pub(crate) fn connect(directory: &Path, name: &str) -> io::Result<UnixStream> {
+    let opened = std::fs::File::open(directory)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()))
+}

@@ -1,0 +1,350 @@
+//! A container's file system: its tree with a writable layer, the kernel's own file systems, volumes.
+//!
+//! Everything is mounted in a mount namespace that only this container has, so it vanishes with its last process
+//! and is never seen outside. The tree may hold hostile links: every path below it is resolved as if the tree
+//! were `/`, and mounts are made on what was found, not on a name.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+
+use crate::config::MountKind;
+use crate::error::{StartError, words};
+use crate::protocol::ContainerSetup;
+
+/// Devices that every program may expect.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Parts of `/proc` that a container may read and not write.
+const READ_ONLY: [&str; 5] = ["proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/sysrq-trigger"];
+
+/// Parts that say too much about the machine.
+const HIDDEN: [&str; 9] = [
+    "proc/acpi",
+    "proc/kcore",
+    "proc/keys",
+    "proc/latency_stats",
+    "proc/timer_list",
+    "proc/sched_debug",
+    "proc/scsi",
+    "sys/firmware",
+    "sys/devices/virtual/powercap",
+];
+
+/// Makes the container's file system in a new mount namespace and enters it.
+pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).map_err(StartError::step("mount namespace"))?;
+    rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(StartError::step("mount namespace"))?;
+
+    let path = setup.directory.join("root");
+    writable_tree(setup, &path)?;
+    let root = Root::open(&path).map_err(StartError::step("opening the root"))?;
+    kernel_file_systems(&root, setup)?;
+    for (name, source) in &setup.etc {
+        root.bind(source, &Path::new("/etc").join(name), setup.config.read_only_root)?;
+    }
+    for mount in &setup.config.mounts {
+        match &mount.what {
+            MountKind::Bind { source, read_only } => root.bind(source, &mount.destination, *read_only)?,
+            MountKind::Tmpfs { size, mode } => {
+                let size = size.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+                let options = format!("mode={mode:o}{size}");
+                let flags = MountFlags::NOSUID | MountFlags::NODEV;
+                root.mount("tmpfs", &mount.destination, flags, &options)?;
+            }
+        }
+    }
+    if !setup.config.privileged {
+        hide(&root)?;
+    }
+    drop(root);
+    pivot(&path).map_err(StartError::step("pivot_root"))?;
+    if setup.config.read_only_root {
+        remount_read_only("/").map_err(StartError::step("read-only root"))?;
+    }
+    Ok(())
+}
+
+/// The tree with a layer above it that takes the writes; or a copy of it.
+fn writable_tree(setup: &ContainerSetup, root: &Path) -> Result<(), StartError> {
+    let tree = &setup.config.rootfs;
+    let upper = setup.directory.join("upper");
+    let work = setup.directory.join("work");
+    let failed = |error: io::Error| StartError::Mount {
+        source_path: tree.display().to_string(),
+        destination: "/".to_owned(),
+        reason: words(&error),
+    };
+    let metadata = fs::metadata(tree).map_err(failed)?;
+    for directory in [&upper, &work, &root.to_owned()] {
+        fs::create_dir_all(directory).map_err(failed)?;
+    }
+    // The top directory of the upper layer is the one that is seen, whatever the tree's own is.
+    fs::set_permissions(&upper, metadata.permissions()).map_err(failed)?;
+    let _same_owner = std::os::unix::fs::chown(&upper, Some(metadata.uid()), Some(metadata.gid()));
+    if !setup.overlay {
+        copy_tree(tree, &upper).map_err(failed)?;
+        return rustix::mount::mount_bind(&upper, root).map_err(|error| failed(error.into()));
+    }
+    let mut options = b"lowerdir=".to_vec();
+    options.extend(escape(tree));
+    options.extend(b",upperdir=");
+    options.extend(escape(&upper));
+    options.extend(b",workdir=");
+    options.extend(escape(&work));
+    if setup.user_namespace {
+        options.extend(b",userxattr");
+    }
+    let options = CString::new(options).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+    rustix::mount::mount("overlay", root, "overlay", MountFlags::empty(), options.as_c_str())
+        .map_err(|error| failed(error.into()))
+}
+
+/// Overlay's options separate directories by colons and options by commas.
+fn escape(path: &Path) -> Vec<u8> {
+    let mut escaped = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        if b"\\:,".contains(byte) {
+            escaped.push(b'\\');
+        }
+        escaped.push(*byte);
+    }
+    escaped
+}
+
+/// Copies a tree with its links, permissions and, where allowed, owners.
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let metadata = fs::symlink_metadata(&source)?;
+        let kind = metadata.file_type();
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
+        } else if kind.is_dir() {
+            fs::create_dir(&target)?;
+            copy_tree(&source, &target)?;
+        } else if kind.is_file() {
+            fs::copy(&source, &target)?;
+        } else {
+            continue;
+        }
+        let _not_ours = std::os::unix::fs::lchown(&target, Some(metadata.uid()), Some(metadata.gid()));
+        if !kind.is_symlink() {
+            // After the owner: a change of owner takes the special bits away.
+            fs::set_permissions(&target, fs::Permissions::from_mode(metadata.mode() & 0o7777))?;
+        }
+    }
+    Ok(())
+}
+
+fn kernel_file_systems(root: &Root, setup: &ContainerSetup) -> Result<(), StartError> {
+    let strict = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    root.mount("proc", Path::new("/proc"), strict, "")?;
+    let read_only = if setup.config.privileged { strict } else { strict | MountFlags::RDONLY };
+    if root.mount("sysfs", Path::new("/sys"), read_only, "").is_err() {
+        // Where an outer container has hidden parts of it, the kernel gives no new one, only the old.
+        root.bind(Path::new("/sys"), Path::new("/sys"), true)?;
+    }
+    if setup.config.privileged {
+        return root.bind(Path::new("/dev"), Path::new("/dev"), false);
+    }
+    root.mount("tmpfs", Path::new("/dev"), MountFlags::NOSUID, "mode=755,size=65536k")?;
+    for device in DEVICES {
+        let path = Path::new("/dev").join(device);
+        root.bind(&path, &path, false)?;
+    }
+    for (name, target) in [
+        ("dev/ptmx", "pts/ptmx"),
+        ("dev/fd", "/proc/self/fd"),
+        ("dev/stdin", "/proc/self/fd/0"),
+        ("dev/stdout", "/proc/self/fd/1"),
+        ("dev/stderr", "/proc/self/fd/2"),
+    ] {
+        rustix::fs::symlinkat(target, &root.directory, name).map_err(StartError::step(format!("link /{name}")))?;
+    }
+    let no_programs = MountFlags::NOSUID | MountFlags::NOEXEC;
+    root.mount("devpts", Path::new("/dev/pts"), no_programs, "newinstance,ptmxmode=0666,mode=0620")?;
+    root.mount("tmpfs", Path::new("/dev/shm"), strict, "mode=1777,size=65536k")?;
+    root.mount("mqueue", Path::new("/dev/mqueue"), strict, "")
+}
+
+fn hide(root: &Root) -> Result<(), StartError> {
+    for path in READ_ONLY {
+        let path = Path::new(path);
+        if root.find(path).is_ok() {
+            root.bind_on_itself_read_only(path).map_err(StartError::step(format!("/{}", path.display())))?;
+        }
+    }
+    for path in HIDDEN {
+        let Ok(found) = root.find(Path::new(path)) else { continue };
+        let destination = Path::new("/").join(path);
+        let kind = rustix::fs::fstat(&found).map_err(StartError::step(format!("/{path}")))?.st_mode;
+        if rustix::fs::FileType::from_raw_mode(kind).is_dir() {
+            root.mount("tmpfs", &destination, MountFlags::RDONLY, "size=0")?;
+        } else {
+            root.bind(Path::new("/dev/null"), &destination, false)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a directory `/` and lets go of everything else.
+fn pivot(root: &Path) -> rustix::io::Result<()> {
+    rustix::process::chdir(root)?;
+    match rustix::process::pivot_root(".", ".") {
+        Ok(()) => rustix::mount::unmount(".", UnmountFlags::DETACH)?,
+        // The very first file system of a machine can't be pivoted away from.
+        Err(Errno::INVAL) => {
+            rustix::mount::mount_move(root, "/")?;
+            rustix::process::chroot(".")?;
+        }
+        Err(other) => return Err(other),
+    }
+    rustix::process::chdir("/")
+}
+
+/// Makes a mount read-only. In a user namespace the other restrictions it has must be said again.
+fn remount_read_only(path: &str) -> rustix::io::Result<()> {
+    use rustix::fs::StatVfsMountFlags as Has;
+    let has = rustix::fs::statvfs(path)?.f_flag;
+    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+    for (had, flag) in [
+        (Has::NOSUID, MountFlags::NOSUID),
+        (Has::NODEV, MountFlags::NODEV),
+        (Has::NOEXEC, MountFlags::NOEXEC),
+        (Has::NOATIME, MountFlags::NOATIME),
+        (Has::NODIRATIME, MountFlags::NODIRATIME),
+        (Has::RELATIME, MountFlags::RELATIME),
+    ] {
+        if has.contains(had) {
+            flags |= flag;
+        }
+    }
+    rustix::mount::mount_remount(path, flags, c"")
+}
+
+/// What a mount point must be.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Directory,
+    File,
+}
+
+/// The container's root while it is being furnished.
+struct Root {
+    directory: OwnedFd,
+}
+
+impl Root {
+    fn open(path: &Path) -> rustix::io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { directory: rustix::fs::open(path, flags, Mode::empty())? })
+    }
+
+    /// What a path of the container means, seen from outside.
+    fn find(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
+        let path = path.strip_prefix("/").unwrap_or(path);
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
+    }
+
+    /// The same, and makes what is missing.
+    fn place(&self, path: &Path, kind: Kind, links: usize) -> rustix::io::Result<OwnedFd> {
+        match self.find(path) {
+            Err(Errno::NOENT) if links > 0 => {}
+            other => return other,
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::INVAL) };
+        let directory = self.place(parent, Kind::Directory, links)?;
+        let made = match kind {
+            Kind::Directory => rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o755)),
+            Kind::File => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::WRONLY;
+                rustix::fs::openat(&directory, name, flags, Mode::from_raw_mode(0o644)).map(drop)
+            }
+        };
+        match made {
+            Ok(()) => self.find(path),
+            // A link to something that is not there yet.
+            Err(Errno::EXIST) => {
+                let target = rustix::fs::readlinkat(&directory, name, Vec::new())?;
+                let target = parent.join(Path::new(OsStr::from_bytes(target.as_bytes())));
+                self.place(&clean(&target), kind, links - 1)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn mount(&self, kind: &str, destination: &Path, flags: MountFlags, options: &str) -> Result<(), StartError> {
+        let attempt = || -> rustix::io::Result<()> {
+            let point = self.place(destination, Kind::Directory, 8)?;
+            let options = CString::new(options).map_err(|_| Errno::INVAL)?;
+            rustix::mount::mount(kind, name_of(&point), kind, flags, options.as_c_str())
+        };
+        attempt().map_err(|error| refused(kind, destination, error))
+    }
+
+    fn bind(&self, source: &Path, destination: &Path, read_only: bool) -> Result<(), StartError> {
+        let attempt = || -> rustix::io::Result<()> {
+            let is_directory =
+                rustix::fs::FileType::from_raw_mode(rustix::fs::stat(source)?.st_mode).is_dir();
+            let kind = if is_directory { Kind::Directory } else { Kind::File };
+            let point = self.place(destination, kind, 8)?;
+            rustix::mount::mount_bind_recursive(source, name_of(&point))?;
+            // Found again, the path now leads to what was just mounted.
+            if read_only {
+                let mounted = self.find(destination)?;
+                remount_read_only(&name_of(&mounted))?;
+            }
+            Ok(())
+        };
+        attempt().map_err(|error| refused(&source.display().to_string(), destination, error))
+    }
+
+    fn bind_on_itself_read_only(&self, path: &Path) -> rustix::io::Result<()> {
+        let point = self.find(path)?;
+        rustix::mount::mount_bind_recursive(name_of(&point), name_of(&point))?;
+        let mounted = self.find(path)?;
+        remount_read_only(&name_of(&mounted))
+    }
+}
+
+fn refused(source: &str, destination: &Path, error: Errno) -> StartError {
+    StartError::Mount {
+        source_path: source.to_owned(),
+        destination: destination.display().to_string(),
+        reason: words(&error.into()),
+    }
+}
+
+/// A name for exactly what a descriptor stands for, valid while it is open.
+fn name_of(descriptor: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd())
+}
+
+/// A path without `.` and `..`.
+fn clean(path: &Path) -> PathBuf {
+    use std::path::Component;
+    let mut clean = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::Normal(name) => clean.push(name),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    clean
+}

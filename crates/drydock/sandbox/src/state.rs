@@ -1,0 +1,174 @@
+//! What is written down so that another process can find it again.
+//!
+//! ```text
+//! <state>/host.json                         the keeper, the cgroups, the link to this machine
+//! <state>/keeper.sock  keeper.log
+//! <state>/pods/<pod>/pod.json               configuration, address, init
+//! <state>/pods/<pod>/init.sock  etc/
+//! <state>/pods/<pod>/containers/<id>/       config.json, running.json, exit.json, upper/ work/ root/
+//! ```
+//!
+//! Files are replaced whole: a reader sees the old or the new one. A record is written before the thing it
+//! records is made wherever that is possible, so that nothing exists that no record names.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Cidr, PodConfig};
+use crate::process::Process;
+
+/// The host as a whole.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HostRecord {
+    pub keeper: Option<Process>,
+    /// Directories of cgroups that this host made; everything below them is its own.
+    pub cgroups: Vec<PathBuf>,
+    /// The link in the machine's own network namespace.
+    pub uplink: Option<UplinkRecord>,
+    pub pod_cidr: Cidr,
+    pub bridge: String,
+}
+
+/// A link outside: its name and number, so that another's of the same name is not taken for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct UplinkRecord {
+    pub name: String,
+    pub index: Option<u32>,
+}
+
+/// One pod.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PodRecord {
+    pub config: PodConfig,
+    pub address: Ipv4Addr,
+    /// The name of the node's end of the pod's link.
+    pub link: String,
+    /// None until the init has said that it runs.
+    pub init: Option<Process>,
+    /// The init's descriptor of the node's network namespace, which it keeps from vanishing.
+    pub node_network_fd: Option<i32>,
+    pub cgroups: Vec<PathBuf>,
+}
+
+/// A container that runs or has run; how it ended is beside it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RunningRecord {
+    pub process: Process,
+    pub started: Timestamp,
+}
+
+/// Where things are in a state directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub root: PathBuf,
+}
+
+impl Layout {
+    pub fn host(&self) -> PathBuf {
+        self.root.join("host.json")
+    }
+
+    pub fn keeper_log(&self) -> PathBuf {
+        self.root.join("keeper.log")
+    }
+
+    pub fn pods(&self) -> PathBuf {
+        self.root.join("pods")
+    }
+
+    pub fn pod(&self, id: &str) -> PathBuf {
+        self.pods().join(id)
+    }
+
+    pub fn pod_record(&self, id: &str) -> PathBuf {
+        self.pod(id).join("pod.json")
+    }
+
+    pub fn containers(&self, pod: &str) -> PathBuf {
+        self.pod(pod).join("containers")
+    }
+
+    pub fn container(&self, pod: &str, id: &str) -> PathBuf {
+        self.containers(pod).join(id)
+    }
+
+    /// The records of all pods. One that can't be read is named, not skipped in silence.
+    pub fn pod_records(&self) -> io::Result<Vec<PodRecord>> {
+        let mut records = Vec::new();
+        for id in names(&self.pods())? {
+            match read(&self.pod_record(&id)) {
+                Ok(record) => records.push(record),
+                Err(error) => tracing::warn!(pod = id, %error, "a pod's record can't be read"),
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// The names in a directory, sorted; none when it does not exist.
+pub(crate) fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        if let Ok(name) = entry?.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Reads a record.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+/// Replaces a record.
+pub(crate) fn write(path: &Path, record: &impl Serialize) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    fs::write(&beside, serde_json::to_vec(record)?)?;
+    fs::rename(&beside, path)
+}
+
+/// Removes a directory with all it holds; fine when it is not there.
+///
+/// Overlay's work directories have no permissions at all, which stops even their owner until changed.
+pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path)?;
+            fs::remove_dir_all(path)
+        }
+        other => other,
+    }
+}
+
+fn open_up(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let metadata = fs::symlink_metadata(path)?;
+    if metadata.is_dir() {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(path)? {
+            open_up(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name may be a file's: no separators, nothing hidden, not too long for a socket's path.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && !name.starts_with('.')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}

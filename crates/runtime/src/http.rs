@@ -1,0 +1,220 @@
+//! The two small HTTP servers: metrics, and health.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use http::{Method, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Bytes, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::{health::Health, metrics::Metrics, recorder::Recorder};
+
+/// How long a client may take to send its request. Probes and scrapers are quick.
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+/// How many connections are served at once: a few scrapers and the kubelet.
+const CONNECTIONS: usize = 64;
+
+/// Where a server listens.
+#[derive(Debug, Default)]
+pub enum Bind {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// On this address: `:8080` is that port of all addresses.
+    At(String),
+    /// Where somebody listens already.
+    On(TcpListener),
+}
+
+impl Bind {
+    /// What a flag says: `:8080`, `127.0.0.1:8080`; `0` or nothing for nowhere.
+    pub fn parse(text: &str) -> Self {
+        match text.trim() {
+            "" | "0" => Bind::Nowhere,
+            address => Bind::At(address.to_owned()),
+        }
+    }
+}
+
+/// A server could not begin to listen.
+#[derive(Debug, thiserror::Error)]
+#[error("can't listen on {address} for {what} (choose another address with {flag}, or 0 for none)")]
+pub struct CantListen {
+    /// The address, as it was given.
+    pub address: String,
+    /// What would have been served there.
+    pub what: &'static str,
+    /// The flag that says where.
+    pub flag: &'static str,
+    /// What the system said.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// What is served.
+#[derive(Clone)]
+pub(crate) enum Serves {
+    /// `/metrics`, and the recorder for those who may see it.
+    Metrics { metrics: Metrics, recorder: Option<Arc<Recorder>> },
+    /// `/healthz` and `/readyz`.
+    Health(Health),
+}
+
+impl Serves {
+    fn words(&self) -> (&'static str, &'static str) {
+        match self {
+            Serves::Metrics { .. } => ("metrics", "--metrics-bind-address"),
+            Serves::Health(_) => ("health probes", "--health-probe-bind-address"),
+        }
+    }
+
+    /// Begins to listen, where that is wanted. Gives the address and the task that serves.
+    pub(crate) async fn listen(
+        self,
+        bind: Bind,
+    ) -> Result<Option<impl Future<Output = ()> + Send>, CantListen> {
+        let (what, flag) = self.words();
+        let address = match bind {
+            Bind::Nowhere => return Ok(None),
+            Bind::On(listener) => return Ok(Some(accept(listener, self))),
+            Bind::At(address) => address,
+        };
+        let refused = |source| CantListen { address: address.clone(), what, flag, source };
+        let listener = match address.strip_prefix(':') {
+            // As Go does: all addresses of both families, or of the one that there is.
+            Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+                Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {
+                    TcpListener::bind(format!("0.0.0.0:{port}")).await
+                }
+                bound => bound,
+            },
+            None => TcpListener::bind(&address).await,
+        };
+        let listener = listener.map_err(refused)?;
+        tracing::info!(address, "serves {what}");
+        Ok(Some(accept(listener, self)))
+    }
+
+    fn answer(&self, method: &Method, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
+        }
+        let verbose = query.is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
+        match (self, path) {
+            (Serves::Metrics { metrics, .. }, "/metrics") => {
+                let mut response = text(StatusCode::OK, metrics.text());
+                let open_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                let value = header::HeaderValue::from_static(open_metrics);
+                response.headers_mut().insert(header::CONTENT_TYPE, value);
+                response
+            }
+            (Serves::Metrics { recorder: Some(recorder), .. }, "/debug/recorder") => {
+                let object =
+                    query.and_then(|query| query.strip_prefix("object=")).map(|name| name.replace('+', " "));
+                text(StatusCode::OK, recorder.text(object.as_deref()))
+            }
+            (Serves::Health(health), "/healthz") => checked(health.healthy(verbose)),
+            (Serves::Health(health), "/readyz") => checked(health.ready(verbose)),
+            _ => text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+        }
+    }
+}
+
+fn checked(checked: crate::health::Checked) -> Response<Full<Bytes>> {
+    let status = if checked.well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    text(status, checked.text)
+}
+
+fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
+async fn accept(listener: TcpListener, serves: Serves) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // Out of file handles, or a client that is gone already: the next one may be better.
+            Err(error) => {
+                tracing::debug!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        while connections.try_join_next().is_some() {}
+        let serves = serves.clone();
+        connections.spawn(async move {
+            let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+                let answer = serves.answer(request.method(), request.uri().path(), request.uri().query());
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(REQUEST_WITHIN);
+            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+                tracing::trace!(%error, "a connection ended");
+            }
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn check(serves: &Serves, path: &str, status: u16, contains: &str) {
+        let uri: http::Uri = path.parse().unwrap();
+        let answer = serves.answer(&Method::GET, uri.path(), uri.query());
+        assert_eq!(answer.status().as_u16(), status, "{path}");
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains(contains), "{path}: {body}");
+    }
+
+    #[tokio::test]
+    async fn each_path_has_its_answer() {
+        let metrics = Serves::Metrics { metrics: Metrics::default(), recorder: None };
+        check(&metrics, "/metrics", 200, "# EOF").await;
+        check(&metrics, "/healthz", 404, "").await;
+        check(&metrics, "/debug/recorder", 404, "").await;
+        let health = Serves::Health(Health::default());
+        check(&health, "/healthz", 200, "ok").await;
+        check(&health, "/readyz", 500, "[-]caches failed").await;
+        check(&health, "/healthz?verbose", 200, "[+]ping ok").await;
+        let recorder = Serves::Metrics { metrics: Metrics::default(), recorder: Some(Arc::default()) };
+        check(&recorder, "/debug/recorder", 200, "").await;
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let serves = Serves::Health(Health::default());
+        let Err(error) = serves.listen(Bind::parse(&address)).await else { panic!("it listens twice") };
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "can't listen on {address} for health probes (choose another address with \
+                 --health-probe-bind-address, or 0 for none)"
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn zero_is_not_at_all() {
+        for text in ["0", "", " 0 "] {
+            let serves = Serves::Health(Health::default());
+            assert!(serves.listen(Bind::parse(text)).await.unwrap().is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One look at one resource, without watching and without writing: what `ballast plan` shows.
+
+use ballast_operator::{Answers, How, KindRef, Object, Operator, Plan, View};
+use jiff::Timestamp;
+use kube::{
+    Client,
+    api::{ListParams, Patch, PatchParams},
+    core::Request,
+};
+use serde_json::Value;
+
+use crate::{About, engine::Engine, failure::Refusal, key::Key, watch::url, write::read};
+
+/// Why a look failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// There is no such resource.
+    #[error("there is no {0}")]
+    Missing(String),
+    /// The resource can't be read as what it says it is.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The server refused, and this is what it said.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<Refusal> for LookError {
+    fn from(refusal: Refusal) -> Self {
+        LookError::Refused(refusal.failure.message)
+    }
+}
+
+impl From<kube::Error> for LookError {
+    fn from(error: kube::Error) -> Self {
+        Refusal::from(error).into()
+    }
+}
+
+/// What is seen of a resource, and what would be done about it. [`settle`](ballast_operator::settle) says which steps
+/// would change anything.
+#[derive(Clone, Debug)]
+pub struct Looked<O: Operator> {
+    /// What is seen.
+    pub view: View<O::Resource>,
+    /// What the service answered.
+    pub answers: Answers,
+    /// What would be done.
+    pub plan: Plan,
+}
+
+/// Looks at a resource as it is in the cluster.
+///
+/// # Errors
+/// When it is not there or the server refuses.
+pub async fn look<O: Operator>(
+    client: &Client,
+    operator: &O,
+    engine: &dyn Engine,
+    key: &Key,
+    now: Timestamp,
+) -> Result<Looked<O>, LookError> {
+    let own = KindRef::of::<O::Resource>();
+    let object = read(client, &own, key).await?.ok_or_else(|| LookError::Missing(format!("{own} {key}")))?;
+    look_around(client, operator, engine, &object, now).await
+}
+
+/// Looks at a resource as it would be if `manifest` were applied. The server is asked to admit, default and validate
+/// it without keeping it.
+///
+/// # Errors
+/// When the server refuses the manifest or a look at what is around it.
+pub async fn look_at_manifest<O: Operator>(
+    client: &Client,
+    operator: &O,
+    engine: &dyn Engine,
+    manifest: &Object,
+    now: Timestamp,
+) -> Result<Looked<O>, LookError> {
+    let own = KindRef::of::<O::Resource>();
+    let namespace = manifest.namespace().unwrap_or(client.default_namespace());
+    let how = PatchParams { dry_run: true, ..PatchParams::apply("ballast-plan").force() };
+    let request = Request::new(url(&own, Some(namespace))).patch(
+        manifest.name(),
+        &how,
+        &Patch::Apply(manifest.value()),
+    );
+    let admitted: Value = client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+    let object = Object::of_kind(&own, admitted).map_err(|error| LookError::Unreadable(error.to_string()))?;
+    look_around(client, operator, engine, &object, now).await
+}
+
+/// Looks at a resource with nothing around it and nobody to ask: what would be done in an empty cluster.
+///
+/// # Errors
+/// When the manifest can't be read.
+pub fn look_offline<O: Operator>(
+    operator: &O,
+    manifest: &Object,
+    now: Timestamp,
+) -> Result<Looked<O>, LookError> {
+    let resource = manifest.read().map_err(|error| LookError::Unreadable(error.to_string()))?;
+    let view = View::new(resource, now);
+    let plan = operator.plan(&view, &Answers::none());
+    Ok(Looked { view, answers: Answers::none(), plan })
+}
+
+async fn look_around<O: Operator>(
+    client: &Client,
+    operator: &O,
+    engine: &dyn Engine,
+    object: &Object,
+    now: Timestamp,
+) -> Result<Looked<O>, LookError> {
+    let resource: O::Resource = object.read().map_err(|error| LookError::Unreadable(error.to_string()))?;
+    let mut view = View::new(resource, now);
+    let claims = operator.claims(&view.resource);
+    for relation in operator.relations() {
+        let mut how = ListParams::default();
+        if let Some(label) = relation.label() {
+            how = how.labels(&format!("{label}={}", view.name()));
+        }
+        let request = Request::new(url(&relation.kind, view.namespace())).list(&how);
+        let list: Value = client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+        let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+        for item in items {
+            let Ok(child) = Object::of_kind(&relation.kind, item) else { continue };
+            let claimed =
+                claims.iter().any(|claim| claim.kind == relation.kind && claim.name == child.name());
+            if relation.how != How::Owned || view.controls(&child) || claimed {
+                view.children.insert(&relation.kind, child);
+            }
+        }
+    }
+    // What stands under a claimed name without the label is seen too.
+    for claim in &claims {
+        let seen = view.children.object(&claim.kind, &claim.name).is_some();
+        let kept = operator
+            .relations()
+            .iter()
+            .any(|relation| relation.kind == claim.kind && matches!(relation.how, How::Kept { .. }));
+        let key = Key::new(view.namespace().filter(|_| claim.kind.namespaced), &claim.name);
+        if kept
+            && !seen
+            && let Some(stranger) = read(client, &claim.kind, &key).await?
+        {
+            view.children.insert(&claim.kind, stranger);
+        }
+    }
+    let answers = ask(operator, engine, &view).await;
+    let plan = operator.plan(&view, &answers);
+    Ok(Looked { view, answers, plan })
+}
+
+async fn ask<O: Operator>(operator: &O, engine: &dyn Engine, view: &View<O::Resource>) -> Answers {
+    let about = About { namespace: view.namespace(), name: view.name(), children: &view.children };
+    let mut answers = Answers::none();
+    for question in operator.questions(view) {
+        let answer = engine.ask(about, &question).await;
+        answers.insert(question.id, answer);
+    }
+    answers
+}

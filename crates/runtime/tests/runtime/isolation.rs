@@ -1,0 +1,119 @@
+//! One object's trouble is its own.
+
+use std::time::Duration;
+
+use ballast_operator::{Action, Answer, Failure, Question};
+use ballast_runtime::{About, Backoff, Engine, Options};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use crate::{
+    notebook::{NotebookOperator, notebook},
+    support::*,
+};
+
+/// Answers at once, and never comes back from an action.
+struct Staller;
+
+impl Engine for Staller {
+    fn ask<'a>(&'a self, about: About<'a>, _: &'a Question) -> BoxFuture<'a, Answer> {
+        let maps = about.children.iter().count();
+        Box::pin(async move { Answer::Said(json!(format!("{} has {maps} children", about.name))) })
+    }
+
+    fn act<'a>(&'a self, _: About<'a>, _: &'a Action) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+fn metric(running: &Running, name: &str) -> u64 {
+    let name = format!("{name} ");
+    running.metrics.text().lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_panic_in_a_plan_touches_nobody_else_and_is_counted() {
+    let drydock = cluster().await;
+    let running = run_with(
+        &drydock,
+        NotebookOperator,
+        Staller,
+        Options {
+            concurrency: 1,
+            backoff: Backoff { first_after_bug: Duration::from_millis(50), ..Backoff::default() },
+            ..options()
+        },
+    );
+    let mut burning = notebook("burning", 1);
+    burning.spec.panics = true;
+    create(&drydock, &burning).await;
+    create(&drydock, &notebook("calm", 1)).await;
+    until(&drydock, "calm", "Ready", "True Written").await;
+    let panics = r#"controller_runtime_reconcile_panics_total{controller="notebook"}"#;
+    eventually("it panicked more than once", async || (metric(&running, panics) > 1).then_some(())).await;
+    change(&drydock, "burning", json!({"panics": false})).await;
+    until(&drydock, "burning", "Ready", "True Written").await;
+    until(&drydock, "burning", "Degraded", "False Fine").await;
+}
+
+#[tokio::test]
+async fn a_round_that_never_ends_is_broken_off_and_holds_up_nobody() {
+    let drydock = cluster().await;
+    let options = Options { concurrency: 1, round_timeout: Duration::from_millis(200), ..options() };
+    let running = run_with(&drydock, NotebookOperator, Staller, options);
+    let mut stalling = notebook("stalling", 1);
+    stalling.spec.stalls = true;
+    create(&drydock, &stalling).await;
+    create(&drydock, &notebook("quick", 1)).await;
+    until(&drydock, "quick", "Ready", "True Written").await;
+    let timeouts = r#"controller_runtime_reconcile_timeouts_total{controller="notebook"}"#;
+    eventually("it was broken off", async || (metric(&running, timeouts) > 0).then_some(())).await;
+    change(&drydock, "stalling", json!({"stalls": false})).await;
+    until(&drydock, "stalling", "Ready", "True Written").await;
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_waits_for_a_change_and_the_status_says_why() {
+    let drydock = cluster().await;
+    let running = run(&drydock);
+    let mut refused = notebook("a", 1);
+    refused.spec.label = Some("no such label!".into());
+    create(&drydock, &refused).await;
+    let seen = until(&drydock, "a", "Degraded", "True Failed").await;
+    let conditions = seen.status.unwrap().conditions;
+    let message = conditions.iter().find(|one| one.type_ == "Degraded").unwrap().message.clone();
+    assert!(message.contains("Invalid value: \"no such label!\""), "{message}");
+    rest(&drydock).await;
+    let tried = requests(&drydock).iter().filter(|line| line.starts_with("patch configmaps")).count();
+    assert_eq!(tried, 2, "once, and once more so that the status says it: {:#?}", requests(&drydock));
+    let terminal = r#"controller_runtime_terminal_reconcile_errors_total{controller="notebook"}"#;
+    assert_eq!(metric(&running, terminal), 2);
+    change(&drydock, "a", json!({"label": "fine"})).await;
+    until(&drydock, "a", "Ready", "True Written").await;
+    until(&drydock, "a", "Degraded", "False Fine").await;
+}
+
+#[tokio::test]
+async fn questions_are_put_to_the_service_before_each_plan() {
+    let drydock = cluster().await;
+    let _running = run_with(&drydock, NotebookOperator, Staller, options());
+    let mut asking = notebook("a", 2);
+    asking.spec.asks = true;
+    create(&drydock, &asking).await;
+    eventually("the answer is in the status", async || {
+        let notebook = notebooks(&drydock).get("a").await.unwrap();
+        let read = notebook.status?.conditions.into_iter().find(|one| one.type_ == "Read")?;
+        (read.message == "a has 2 children").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_an_engine_the_service_is_silent() {
+    let drydock = cluster().await;
+    let _running = run(&drydock);
+    let mut asking = notebook("a", 1);
+    asking.spec.asks = true;
+    create(&drydock, &asking).await;
+    until(&drydock, "a", "Read", "Unknown Asked").await;
+}

@@ -1,0 +1,118 @@
+//! Secrets are made once, and shown to nobody.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use drydock::Fault;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    fmt::MakeWriter,
+    prelude::*,
+};
+
+use crate::{notebook::notebook, support::*};
+
+/// What the runtime logs, of all tests of this process: a subscriber for one thread only would miss what other threads
+/// were the first to log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn begin() -> Log {
+        let log = Log::default();
+        let lines = tracing_subscriber::fmt::layer().json().with_writer(log.clone());
+        let targets = Targets::new()
+            .with_targets([("ballast_runtime", LevelFilter::TRACE), ("kube", LevelFilter::TRACE)]);
+        tracing_subscriber::registry().with(lines.with_filter(targets)).init();
+        log
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> MakeWriter<'w> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'w self) -> Log {
+        self.clone()
+    }
+}
+
+async fn password(drydock: &drydock::Drydock, name: &str) -> String {
+    let secrets: Api<Secret> = Api::namespaced(drydock.client(), "default");
+    eventually("there is a password", async || {
+        let secret = secrets.get_opt(name).await.unwrap()?;
+        String::from_utf8(secret.data?.get("password")?.0.clone()).ok()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_secret_is_minted_once_and_is_in_no_log_record_or_event() {
+    let log = Log::begin();
+    let drydock = cluster().await;
+    let running = run(&drydock);
+    let mut locked = notebook("vault", 1);
+    locked.spec.locked = true;
+    create(&drydock, &locked).await;
+    let minted = password(&drydock, "vault").await;
+    assert_eq!(minted.len(), 24);
+    until(&drydock, "vault", "Ready", "True Written").await;
+    rest(&drydock).await;
+    // Another process, and a failure at each step, make no second one.
+    let recorded = running.recorder.text(None);
+    running.crash().await;
+    let running = run(&drydock);
+    change(&drydock, "vault", serde_json::json!({"text": "other"})).await;
+    page_reads(&drydock, "vault-0", "other").await;
+    rest(&drydock).await;
+    assert_eq!(password(&drydock, "vault").await, minted);
+    let logged = log.text();
+    let encoded = serde_json::to_string(&k8s_openapi::ByteString(minted.clone().into_bytes())).unwrap();
+    for text in
+        [recorded, running.recorder.text(None), logged.clone(), events(&drydock, "vault").await.concat()]
+    {
+        assert!(!text.is_empty());
+        assert!(!text.contains(&minted), "{text}");
+        assert!(!text.contains(encoded.trim_matches('"')), "{text}");
+    }
+    assert!(
+        logged.contains("mint Secret vault, key password: a password of 24 characters"),
+        "that it was made is said"
+    );
+    assert!(logged.contains("reconcile_id"));
+}
+
+#[tokio::test]
+async fn a_minted_secret_survives_a_write_whose_answer_was_lost() {
+    for nth in 1..=4 {
+        let drydock = cluster().await;
+        let fault = Fault::cut_after().resource("secrets").user(OPERATOR).nth(nth);
+        drydock.faults().order(fault);
+        let _running = run(&drydock);
+        let mut locked = notebook("a", 1);
+        locked.spec.locked = true;
+        create(&drydock, &locked).await;
+        let minted = password(&drydock, "a").await;
+        until(&drydock, "a", "Degraded", "False Fine").await;
+        rest(&drydock).await;
+        assert_eq!(password(&drydock, "a").await, minted);
+    }
+}

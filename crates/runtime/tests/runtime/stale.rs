@@ -1,0 +1,59 @@
+//! Watches that are behind.
+
+use std::time::Duration;
+
+use drydock::Fault;
+use serde_json::json;
+
+use crate::{notebook::notebook, support::*};
+
+#[tokio::test]
+async fn a_watch_that_shows_nothing_does_not_keep_a_round_from_seeing_its_own_writes() {
+    let drydock = cluster().await;
+    let _running = run(&drydock);
+    create(&drydock, &notebook("first", 1)).await;
+    until(&drydock, "first", "Ready", "True Written").await;
+    rest(&drydock).await;
+    let stale = drydock.faults().order(Fault::watch_stale().resource("configmaps").user(OPERATOR));
+    create(&drydock, &notebook("a", 2)).await;
+    // The status counts pages that are in the view: it can be right only if the view has what was just written.
+    until(&drydock, "a", "Ready", "True Written").await;
+    rest(&drydock).await;
+    let created = requests(&drydock).iter().filter(|line| line.starts_with("patch configmaps a-")).count();
+    assert_eq!(created, 2, "each page is written once: {:#?}", requests(&drydock));
+    assert!(requests(&drydock).iter().any(|line| line.starts_with("get configmaps a-")));
+    stale.lift();
+}
+
+#[tokio::test]
+async fn a_late_watch_costs_no_second_write() {
+    let drydock = cluster().await;
+    let late = Fault::watch_late(Duration::from_millis(150)).resource("configmaps").user(OPERATOR);
+    drydock.faults().order(late.always());
+    let _running = run(&drydock);
+    create(&drydock, &notebook("a", 2)).await;
+    until(&drydock, "a", "Ready", "True Written").await;
+    change(&drydock, "a", json!({"text": "changed"})).await;
+    page_reads(&drydock, "a-1", "changed").await;
+    rest(&drydock).await;
+    let written = requests(&drydock).iter().filter(|line| line.starts_with("patch configmaps a-")).count();
+    assert_eq!(written, 4, "{:#?}", requests(&drydock));
+}
+
+#[tokio::test]
+async fn a_stale_view_of_the_resource_itself_writes_no_status_twice() {
+    let drydock = cluster().await;
+    let _running = run(&drydock);
+    create(&drydock, &notebook("a", 1)).await;
+    until(&drydock, "a", "Ready", "True Written").await;
+    rest(&drydock).await;
+    let stale =
+        drydock.faults().order(Fault::watch_stale().resource("test.example.com/notebooks").user(OPERATOR));
+    config_maps(&drydock).delete("a-0", &Default::default()).await.unwrap();
+    page_reads(&drydock, "a-0", "hello").await;
+    until(&drydock, "a", "Ready", "True Written").await;
+    rest(&drydock).await;
+    let statuses = requests(&drydock).iter().filter(|line| line.contains("notebooks/status a 200")).count();
+    assert!(statuses <= 4, "{:#?}", requests(&drydock));
+    stale.lift();
+}
