@@ -200,9 +200,12 @@ mod tests {
 
     #[test]
     fn leader_election_is_asked_for_as_go_programs_are() {
-        for (flags, expected) in
-            [("", false), ("--leader-elect", true), ("--leader-elect=true", true), ("--leader-elect=false", false)]
-        {
+        for (flags, expected) in [
+            ("", false),
+            ("--leader-elect", true),
+            ("--leader-elect=true", true),
+            ("--leader-elect=false", false),
+        ] {
             let words = ["ballast", "run"].into_iter().chain(flags.split_whitespace());
             let Command::Run(run) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
             assert_eq!(run.leader_elect, expected, "{flags}");

@@ -13,11 +13,19 @@ use crate::failure::{Advise as _, Explain as _, Failure};
 /// A server that is there answers its first request well within this.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A client of a cluster that has answered once.
+/// A cluster that has answered once.
+pub struct Connected {
+    /// To talk to it.
+    pub client: Client,
+    /// What it is called on the network: `127.0.0.1:6443`.
+    pub host: String,
+}
+
+/// Reaches a cluster.
 ///
 /// # Errors
 /// The kubeconfig is none, or the cluster does not answer, or it does not know who we are.
-pub async fn connect(cluster: &Cluster) -> Result<Client, Failure> {
+pub async fn connect(cluster: &Cluster) -> Result<Connected, Failure> {
     let mut config = match cluster {
         Cluster::Kubeconfig(files) => from_files(files).await?,
         Cluster::Pod => Config::incluster()
@@ -25,6 +33,7 @@ pub async fn connect(cluster: &Cluster) -> Result<Client, Failure> {
             .advise("mount the ServiceAccount's token, or name a cluster with KUBECONFIG")?,
     };
     let (url, from) = (config.cluster_url.to_string(), origin(cluster));
+    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     config.connect_timeout = Some(PATIENCE);
     let agent = HeaderValue::from_static(concat!("ballast/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
@@ -37,7 +46,7 @@ pub async fn connect(cluster: &Cluster) -> Result<Client, Failure> {
             return Err(Failure::new(silent).advise("is it running, and is it the one you mean?"));
         }
     };
-    Ok(client)
+    Ok(Connected { client, host })
 }
 
 fn origin(cluster: &Cluster) -> String {
@@ -71,6 +80,7 @@ async fn from_files(files: &[PathBuf]) -> Result<Config, Failure> {
         });
     }
     let from = origin(&Cluster::Kubeconfig(files.to_vec()));
-    let merged = merged.ok_or_else(|| Failure::new(format!("none of the files is there: {from}")).advise(next))?;
+    let merged =
+        merged.ok_or_else(|| Failure::new(format!("none of the files is there: {from}")).advise(next))?;
     Config::from_custom_kubeconfig(merged, &KubeConfigOptions::default()).await.what(from).advise(next)
 }

@@ -117,7 +117,8 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     if path.as_os_str().is_empty() {
         return Err(Failure::new("an empty path was given").advise("name a file or directory"));
     }
-    std::path::absolute(path).map_err(|error| anyhow::Error::from(error).context(path.display().to_string()).into())
+    std::path::absolute(path)
+        .map_err(|error| anyhow::Error::from(error).context(path.display().to_string()).into())
 }
 
 /// How `ballast run` is to be.
@@ -162,7 +163,10 @@ impl Run {
             cluster: Cluster::find(arguments.kubeconfig.as_deref(), environment)?,
             namespaces: Namespaces::parse(arguments.watch_namespace.as_deref().unwrap_or_default()),
             metrics: Address::parse_optional(&arguments.metrics_bind_address, "--metrics-bind-address")?,
-            health: Address::parse_optional(&arguments.health_probe_bind_address, "--health-probe-bind-address")?,
+            health: Address::parse_optional(
+                &arguments.health_probe_bind_address,
+                "--health-probe-bind-address",
+            )?,
             lease,
             concurrency: arguments.max_concurrent_reconciles,
             instance: instance(environment),
@@ -174,7 +178,9 @@ fn instance(environment: &Environment) -> String {
     let named = ["POD_NAME", "HOSTNAME"].iter().find_map(|name| environment.get(name));
     named
         .map(|name| name.to_string_lossy().into_owned())
-        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned()))
+        .or_else(|| {
+            std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
+        })
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "ballast".to_owned())
 }
@@ -228,10 +234,19 @@ impl Plan {
         };
         let cluster = match arguments.offline {
             true => None,
-            false => Some(Cluster::find(arguments.kubeconfig.as_deref(), environment)
-                .map_err(|failure| failure.advise("name one with KUBECONFIG, start one with `ballast up`, or plan with --offline"))?),
+            false => {
+                Some(Cluster::find(arguments.kubeconfig.as_deref(), environment).map_err(|failure| {
+                    failure.advise(
+                        "name one with KUBECONFIG, start one with `ballast up`, or plan with --offline",
+                    )
+                })?)
+            }
         };
-        Ok(Plan { files: arguments.files.iter().map(source).collect(), cluster, namespace: arguments.namespace.clone() })
+        Ok(Plan {
+            files: arguments.files.iter().map(source).collect(),
+            cluster,
+            namespace: arguments.namespace.clone(),
+        })
     }
 }
 
@@ -260,7 +275,8 @@ impl Cluster {
             return Ok(Cluster::Kubeconfig(vec![file.to_owned()]));
         }
         if let Some(files) = environment.get("KUBECONFIG") {
-            let files: Vec<_> = std::env::split_paths(files).filter(|file| !file.as_os_str().is_empty()).collect();
+            let files: Vec<_> =
+                std::env::split_paths(files).filter(|file| !file.as_os_str().is_empty()).collect();
             if !files.is_empty() {
                 return Ok(Cluster::Kubeconfig(files));
             }
@@ -305,7 +321,9 @@ impl Address {
         let Some(port) = self.0.strip_prefix(':') else { return TcpListener::bind(&self.0).await };
         // Everywhere is both families of addresses, or the one that there is.
         match TcpListener::bind(format!("[::]:{port}")).await {
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => TcpListener::bind(format!("0.0.0.0:{port}")).await,
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                TcpListener::bind(format!("0.0.0.0:{port}")).await
+            }
             bound => bound,
         }
     }

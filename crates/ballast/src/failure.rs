@@ -102,7 +102,9 @@ fn own_words(error: &(dyn Error + 'static)) -> Option<String> {
 fn without_source(text: &str, source: Option<&(dyn Error + 'static)>) -> String {
     let text = one_line(text);
     match source {
-        Some(source) => text.trim_end_matches(&one_line(&source.to_string())).trim_end_matches([':', ' ']).to_owned(),
+        Some(source) => {
+            text.trim_end_matches(&one_line(&source.to_string())).trim_end_matches([':', ' ']).to_owned()
+        }
         None => text,
     }
 }

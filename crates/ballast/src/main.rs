@@ -3,7 +3,9 @@
 use std::io;
 use std::process::ExitCode;
 
-use ballast::arguments::{Arguments, Command, Output, PlanArguments, RunArguments, UpArguments, VersionArguments};
+use ballast::arguments::{
+    Arguments, Command, Output, PlanArguments, RunArguments, UpArguments, VersionArguments,
+};
 use ballast::configuration::{Environment, Plan, Run, Up, deploy};
 use ballast::failure::{Explain as _, Failure};
 use ballast::terminal::{Colour, Tone, print, say};
@@ -88,7 +90,11 @@ fn until_stopped(work: impl Future<Output = Result<Stopped, Failure>>) -> Result
 
 /// Two threads: one more than a person waits for.
 fn executor() -> Result<Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().what("can't start threads")
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .what("can't start threads")
 }
 
 fn print_yaml(objects: &[Value]) -> Result<ExitCode, Failure> {

@@ -4,7 +4,7 @@ use ballast_runtime::{Bind, LeaderElection, Options};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 
-use crate::cluster;
+use crate::cluster::{self, Connected};
 use crate::configuration::{Address, Run};
 use crate::failure::{Advise as _, Explain as _, Failure};
 use crate::operators;
@@ -19,11 +19,13 @@ pub async fn run(run: &Run) -> Result<Stopped, Failure> {
     let mut signals = Signals::listen()?;
     let metrics = bind(run.metrics.as_ref(), "metrics", "--metrics-bind-address").await?;
     let health = bind(run.health.as_ref(), "health probes", "--health-probe-bind-address").await?;
-    let Some(client) = signals.unless(cluster::connect(&run.cluster)).await else { return Ok(Stopped::InOrder) };
-    let client = client?;
+    let Some(connected) = signals.unless(cluster::connect(&run.cluster)).await else {
+        return Ok(Stopped::InOrder);
+    };
+    let Connected { client, host } = connected?;
     tracing::info!(operators = ?operators::names(), namespaces = ?run.namespaces, "starting");
     warn_of_missing_definitions(&client).await;
-    let mut running = operators::run(client, options(run, metrics, health));
+    let mut running = operators::run(client, Options { host, ..options(run, metrics, health) });
     match signals.unless(running.ended()).await {
         Some(failure) => Err(failure),
         None => {
@@ -66,7 +68,9 @@ async fn warn_of_missing_definitions(client: &Client) {
         let name = part.definition.metadata.name.unwrap_or_default();
         // Who may not look can't say.
         if let Ok(None) = definitions.get_metadata_opt(&name).await {
-            tracing::warn!("the definition {name} is not installed: ballast crds | kubectl apply --server-side -f -");
+            tracing::warn!(
+                "the definition {name} is not installed: ballast crds | kubectl apply --server-side -f -"
+            );
         }
     }
 }

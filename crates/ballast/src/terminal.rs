@@ -33,7 +33,11 @@ impl Colour {
     /// On a terminal, unless `NO_COLOR` says otherwise.
     pub fn on(stream: &impl IsTerminal, environment: &Environment) -> Self {
         let dumb = environment.get("TERM").is_some_and(|term| term == "dumb");
-        if stream.is_terminal() && !dumb && environment.get("NO_COLOR").is_none() { Colour::On } else { Colour::Off }
+        if stream.is_terminal() && !dumb && environment.get("NO_COLOR").is_none() {
+            Colour::On
+        } else {
+            Colour::Off
+        }
     }
 
     /// The text in its colour.

@@ -37,8 +37,16 @@ fn operators_without_a_cluster_say_what_is_missing() {
     let find = |kubeconfig: &str, beginning: &str, next: &str| {
         check_with(&quiet, &[("KUBECONFIG", kubeconfig)], beginning, next);
     };
-    check(&quiet, "no cluster: KUBECONFIG is not set", "name one with KUBECONFIG, or start one with `ballast up`");
-    find("/nonexistent/config", "can't read the kubeconfig /nonexistent/config: No such file or directory", "name a kubeconfig");
+    check(
+        &quiet,
+        "no cluster: KUBECONFIG is not set",
+        "name one with KUBECONFIG, or start one with `ballast up`",
+    );
+    find(
+        "/nonexistent/config",
+        "can't read the kubeconfig /nonexistent/config: No such file or directory",
+        "name a kubeconfig",
+    );
     let diary = file("diary", "dear diary");
     find(&diary, &format!("{diary} is no kubeconfig: "), "name a kubeconfig");
     let empty = file("empty", "");
@@ -54,7 +62,11 @@ fn operators_without_a_cluster_say_what_is_missing() {
              users: [{{name: u, user: {{}}}}], contexts: [{{name: c, context: {{cluster: c, user: u}}}}]}}"
         ),
     );
-    find(&gone, &format!("can't reach the cluster at http://127.0.0.1:{port} (kubeconfig {gone}): "), "is it running");
+    find(
+        &gone,
+        &format!("can't reach the cluster at http://127.0.0.1:{port} (kubeconfig {gone}): "),
+        "is it running",
+    );
 }
 
 #[test]
@@ -79,7 +91,11 @@ fn a_port_that_is_taken_is_named() {
         &format!("can't listen on {address} for health probes: Address already in use"),
         "choose another address with --health-probe-bind-address, or 0 for none",
     );
-    check(&["up", "--memory", "--listen", "6443"], "--listen: \"6443\" is no address", "write one as 127.0.0.1:8080");
+    check(
+        &["up", "--memory", "--listen", "6443"],
+        "--listen: \"6443\" is no address",
+        "write one as 127.0.0.1:8080",
+    );
 }
 
 #[test]
@@ -99,12 +115,21 @@ fn a_place_that_can_not_be_used_is_named() {
         "name another file with --kubeconfig, or move this one away",
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "not a directory");
-    check(&["up", "--memory", "--log-level", "loud"], "--log-level \"loud\" is no level", "write error, warn");
+    check(
+        &["up", "--memory", "--log-level", "loud"],
+        "--log-level \"loud\" is no level",
+        "write error, warn",
+    );
 }
 
 #[test]
 fn what_was_mistyped_is_no_plan_with_changes() {
-    for words in [&["upp"][..], &["plan"], &["up", "--memory", "--data-dir", "x"], &["run", "--max-concurrent-reconciles=0"]] {
+    for words in [
+        &["upp"][..],
+        &["plan"],
+        &["up", "--memory", "--data-dir", "x"],
+        &["run", "--max-concurrent-reconciles=0"],
+    ] {
         let said = said(ballast().args(words), "");
         assert_eq!((said.code(), said.stdout.as_str()), (1, ""), "{said}");
         assert!(said.stderr.starts_with("error: "), "{said}");
@@ -117,8 +142,13 @@ fn what_was_mistyped_is_no_plan_with_changes() {
 #[test]
 fn the_version_is_for_people_and_for_programs() {
     let text = said(ballast().arg("version"), "").ok();
-    assert!(text.starts_with(concat!("ballast ", env!("CARGO_PKG_VERSION"))) && text.contains("Kubernetes API v1.34"), "{text}");
-    let json: serde_json::Value = serde_json::from_str(&said(ballast().args(["version", "-o", "json"]), "").ok()).unwrap();
+    assert!(
+        text.starts_with(concat!("ballast ", env!("CARGO_PKG_VERSION")))
+            && text.contains("Kubernetes API v1.34"),
+        "{text}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&said(ballast().args(["version", "-o", "json"]), "").ok()).unwrap();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
 }
 
@@ -130,12 +160,16 @@ fn what_is_printed_for_kubectl_is_yaml() {
     };
     let definitions = documents(&["crds"]);
     assert_eq!(definitions[0]["metadata"]["name"], "memcacheds.cache.example.com");
-    let manifests = documents(&["manifests", "--image", "i:1", "--replicas", "2", "--watch-namespace", "b,a"]);
+    let manifests =
+        documents(&["manifests", "--image", "i:1", "--replicas", "2", "--watch-namespace", "b,a"]);
     let deployment = manifests.iter().find(|object| object["kind"] == "Deployment").unwrap();
     assert_eq!(deployment["spec"]["replicas"], 2);
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], "i:1");
-    assert!(container["env"].to_string().contains(r#"{"name":"WATCH_NAMESPACE","value":"a,b"}"#), "{container}");
+    assert!(
+        container["env"].to_string().contains(r#"{"name":"WATCH_NAMESPACE","value":"a,b"}"#),
+        "{container}"
+    );
 }
 
 #[test]

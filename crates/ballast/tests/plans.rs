@@ -13,7 +13,9 @@ fn offline(yaml: &str, flags: &[&str]) -> Said {
 }
 
 fn memcached(name: &str, spec: &str) -> String {
-    format!("{{apiVersion: cache.example.com/v1alpha1, kind: Memcached, metadata: {{name: {name}}}, spec: {spec}}}\n---\n")
+    format!(
+        "{{apiVersion: cache.example.com/v1alpha1, kind: Memcached, metadata: {{name: {name}}}, spec: {spec}}}\n---\n"
+    )
 }
 
 #[test]
@@ -49,39 +51,70 @@ fn programs_get_the_same_as_json() {
 #[test]
 fn wrong_resources_are_refused_as_the_server_would() {
     for (yaml, expected) in [
-        (memcached("a", "{size: 0, version: '1'}"), "Memcached.cache.example.com \"a\" is invalid: spec.size: Invalid value: \"integer\": size must be greater than 0"),
+        (
+            memcached("a", "{size: 0, version: '1'}"),
+            "Memcached.cache.example.com \"a\" is invalid: spec.size: Invalid value: \"integer\": size must be greater than 0",
+        ),
         (memcached("a", "{size: 1}"), "spec.version: Required value: version must be specified"),
-        (memcached("a", "{size: three, version: '1'}"), ".spec.size: expected numeric (int or float), got string"),
-        (memcached("a", "{size: 1, version: '1', colour: red}"), ".spec.colour: field not declared in schema"),
-        ("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}".to_owned(), "no operator is for kind \"Deployment\" in version \"apps/v1\"; there are operators for Memcached (cache.example.com/v1alpha1)"),
+        (
+            memcached("a", "{size: three, version: '1'}"),
+            ".spec.size: expected numeric (int or float), got string",
+        ),
+        (
+            memcached("a", "{size: 1, version: '1', colour: red}"),
+            ".spec.colour: field not declared in schema",
+        ),
+        (
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}".to_owned(),
+            "no operator is for kind \"Deployment\" in version \"apps/v1\"; there are operators for Memcached (cache.example.com/v1alpha1)",
+        ),
         ("{kind: Memcached, metadata: {name: a}}".to_owned(), "standard input: apiVersion is not set"),
-        ("{apiVersion: cache.example.com/v1alpha1, kind: Memcached}".to_owned(), "standard input: metadata.name is not set"),
+        (
+            "{apiVersion: cache.example.com/v1alpha1, kind: Memcached}".to_owned(),
+            "standard input: metadata.name is not set",
+        ),
         ("just words".to_owned(), "apiVersion is not set"),
         ("{a: [".to_owned(), "standard input is not YAML: "),
         (String::new(), "there is nothing in standard input"),
     ] {
         let planned = offline(&yaml, &[]);
         assert_eq!(planned.code(), 1, "{yaml}: {planned}");
-        assert!(planned.stderr.starts_with("error: ") && planned.stderr.contains(expected), "{expected:?}: {planned}");
+        assert!(
+            planned.stderr.starts_with("error: ") && planned.stderr.contains(expected),
+            "{expected:?}: {planned}"
+        );
         assert_eq!(planned.stderr.lines().count(), 1, "{planned}");
     }
     let missing = said(ballast().args(["plan", "--offline", "-f", "/nonexistent.yaml"]), "");
-    assert!(missing.stderr.starts_with("error: can't read /nonexistent.yaml: No such file or directory; "), "{missing}");
+    assert!(
+        missing.stderr.starts_with("error: can't read /nonexistent.yaml: No such file or directory; "),
+        "{missing}"
+    );
 }
 
 #[test]
 fn one_wrong_resource_among_several_hides_none_of_the_others() {
-    let yaml = [memcached("a", "{size: 1, version: '1'}"), memcached("b", "{size: 0, version: '1'}"), memcached("c", "{size: 2, version: '1'}")];
+    let yaml = [
+        memcached("a", "{size: 1, version: '1'}"),
+        memcached("b", "{size: 0, version: '1'}"),
+        memcached("c", "{size: 2, version: '1'}"),
+    ];
     let planned = offline(&yaml.concat(), &[]);
     assert_eq!(planned.code(), 1, "{planned}");
-    assert!(planned.stdout.contains("Memcached default/a: 6 changes") && planned.stdout.contains("Memcached default/c: 6 changes"), "{planned}");
+    assert!(
+        planned.stdout.contains("Memcached default/a: 6 changes")
+            && planned.stdout.contains("Memcached default/c: 6 changes"),
+        "{planned}"
+    );
     assert!(planned.stderr.starts_with("error: standard input, document 2: "), "{planned}");
 }
 
 #[test]
 fn against_a_cluster_it_shows_what_would_change_and_changes_nothing() {
     let cluster = Cluster::start();
-    let plan = |flags: &[&str], yaml: &str| said(cluster.ballast().args(["plan", "-f"]).args(flags).current_dir(root()), yaml);
+    let plan = |flags: &[&str], yaml: &str| {
+        said(cluster.ballast().args(["plan", "-f"]).args(flags).current_dir(root()), yaml)
+    };
     let fresh = plan(&[SAMPLE], "");
     assert_eq!(fresh.code(), 2, "{fresh}");
     assert!(fresh.stdout.starts_with("Memcached default/memcached-sample: 6 changes\n"), "{fresh}");

@@ -54,8 +54,14 @@ fn wrong_manifests_are_refused_in_words_and_all_else_goes_on() {
     let unfinished = "apiVersion: v1\nkind: {Memcached".to_owned();
     for (yaml, expected) in [
         (unfinished, "error converting YAML to JSON".to_owned()),
-        (manifest(&format!("{group}/v1alpha1"), "Mumcached", "bad", "{}"), no_match("Mumcached", group, "v1alpha1")),
-        (manifest(&format!("{group}/v1alpha2"), "Memcached", "bad", "{}"), no_match("Memcached", group, "v1alpha2")),
+        (
+            manifest(&format!("{group}/v1alpha1"), "Mumcached", "bad", "{}"),
+            no_match("Mumcached", group, "v1alpha1"),
+        ),
+        (
+            manifest(&format!("{group}/v1alpha2"), "Memcached", "bad", "{}"),
+            no_match("Memcached", group, "v1alpha2"),
+        ),
         (
             manifest(&format!("{definitions}/v1beta1"), "CustomResourceDefinition", "bads.x.y", "{}"),
             no_match("CustomResourceDefinition", definitions, "v1beta1"),
@@ -97,7 +103,11 @@ fn bodies_that_kubectl_would_not_send_are_refused_too() {
         ("", "unexpected end of JSON input"),
     ] {
         let refused = cluster.kubectl_with(&["create", "--raw", path, "-f", "-"], body).refused();
-        assert!(refused.contains(expected), "{expected:?} is not in {:?}", &refused[..refused.len().min(500)]);
+        assert!(
+            refused.contains(expected),
+            "{expected:?} is not in {:?}",
+            &refused[..refused.len().min(500)]
+        );
     }
     assert_eq!(cluster.kubectl("get memcacheds -o name").ok(), "");
     cluster.apply(&memcached("{size: 1, version: '1'}")).ok();

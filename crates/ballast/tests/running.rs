@@ -17,7 +17,10 @@ fn mode(path: &Path) -> u32 {
 
 /// The file that the `ready` line names.
 fn kubeconfig_of(line: &str) -> PathBuf {
-    line.strip_prefix("ready: export KUBECONFIG=").unwrap_or_else(|| panic!("{line}")).trim_matches('\'').into()
+    line.strip_prefix("ready: export KUBECONFIG=")
+        .unwrap_or_else(|| panic!("{line}"))
+        .trim_matches('\'')
+        .into()
 }
 
 #[test]
@@ -27,14 +30,16 @@ fn two_run_side_by_side_and_know_nothing_of_each_other() {
     one.becomes("deployment/memcached-sample", ".spec.replicas", "3");
     assert_eq!(other.kubectl("get memcacheds -A -o name").ok(), "");
     assert_eq!(mode(&one.kubeconfig), 0o600);
-    let strange = said(other.command().env("KUBECONFIG", swap_servers(&one, &other)).args(["get", "pods"]), "");
+    let strange =
+        said(other.command().env("KUBECONFIG", swap_servers(&one, &other)).args(["get", "pods"]), "");
     assert!(!strange.status.success(), "one cluster's credentials are the other's: {strange}");
 }
 
 /// One cluster's address with the other's credentials.
 fn swap_servers(one: &Cluster, other: &Cluster) -> PathBuf {
     let server = |text: &str| text.lines().find(|line| line.contains("server:")).unwrap().to_owned();
-    let (ours, theirs) = [&one.kubeconfig, &other.kubeconfig].map(|path| std::fs::read_to_string(path).unwrap()).into();
+    let (ours, theirs) =
+        [&one.kubeconfig, &other.kubeconfig].map(|path| std::fs::read_to_string(path).unwrap()).into();
     let path = one.directory.path().join("mixed");
     std::fs::write(&path, ours.replace(&server(&ours), &server(&theirs))).unwrap();
     path
@@ -45,14 +50,20 @@ fn a_passing_cluster_takes_its_kubeconfig_along() {
     let place = tempfile::tempdir().unwrap();
     for (signal, variable) in [("TERM", "XDG_RUNTIME_DIR"), ("INT", "TMPDIR")] {
         let mut command = ballast();
-        command.args(["up", "--memory", "--listen", "127.0.0.1:0", "--no-operators"]).env(variable, place.path());
+        command
+            .args(["up", "--memory", "--listen", "127.0.0.1:0", "--no-operators"])
+            .env(variable, place.path());
         let mut up = Process::start(command);
         let kubeconfig = kubeconfig_of(&up.line());
         assert!(kubeconfig.starts_with(place.path()), "{}", kubeconfig.display());
         assert_eq!((mode(&kubeconfig), mode(kubeconfig.parent().unwrap())), (0o600, 0o700));
         up.signal(signal);
         assert_eq!(up.end(), (0, String::new()));
-        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "something is left after SIG{signal}");
+        assert_eq!(
+            std::fs::read_dir(place.path()).unwrap().count(),
+            0,
+            "something is left after SIG{signal}"
+        );
         let said = up.complaints();
         assert!(said.contains("this version of ballast has no node yet"), "{said}");
     }
@@ -67,7 +78,11 @@ fn a_kept_cluster_is_there_again_and_belongs_to_one_at_a_time() {
         command.args(["up", "--no-node", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
         command
     };
-    let mut first = Cluster { up: Process::start(start()), kubeconfig: data.join("kubeconfig"), directory: tempfile::tempdir().unwrap() };
+    let mut first = Cluster {
+        up: Process::start(start()),
+        kubeconfig: data.join("kubeconfig"),
+        directory: tempfile::tempdir().unwrap(),
+    };
     assert_eq!(first.up.line(), format!("ready: export KUBECONFIG='{}'", first.kubeconfig.display()));
     assert_eq!(mode(&first.kubeconfig), 0o600);
     first.kubectl(&format!("apply -f {SAMPLE}")).ok();
@@ -76,14 +91,22 @@ fn a_kept_cluster_is_there_again_and_belongs_to_one_at_a_time() {
 
     let second = said(&mut start(), "");
     assert_eq!((second.code(), second.stdout.as_str()), (1, ""), "{second}");
-    let expected = format!("error: another ballast keeps its cluster in {}; use that one (export KUBECONFIG='{}')", data.display(), first.kubeconfig.display());
+    let expected = format!(
+        "error: another ballast keeps its cluster in {}; use that one (export KUBECONFIG='{}')",
+        data.display(),
+        first.kubeconfig.display()
+    );
     assert!(second.stderr.starts_with(&expected), "{second}");
     assert_eq!(second.stderr.lines().count(), 1, "{second}");
 
     // Not even a chance to say goodbye: what was written is there.
     first.up.signal("KILL");
     first.up.end();
-    let again = Cluster { up: Process::start(start()), kubeconfig: first.kubeconfig.clone(), directory: tempfile::tempdir().unwrap() };
+    let again = Cluster {
+        up: Process::start(start()),
+        kubeconfig: first.kubeconfig.clone(),
+        directory: tempfile::tempdir().unwrap(),
+    };
     again.up.line();
     assert_eq!(again.field("mc/memcached-sample", ".metadata.uid"), uid);
     again.kubectl("scale mc memcached-sample --replicas=2").ok();
@@ -100,13 +123,33 @@ fn operators_run_against_a_cluster_of_somebody_elses() {
     let start = |namespaces: &str| {
         let mut command = cluster.ballast();
         command
-            .args(["run", "--leader-elect", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=0", "--log-format=json"])
+            .args([
+                "run",
+                "--leader-elect",
+                "--metrics-bind-address=127.0.0.1:0",
+                "--health-probe-bind-address=0",
+                "--log-format=json",
+            ])
             .env("WATCH_NAMESPACE", namespaces);
         Process::start(command)
     };
     let mut running = start("default,other");
     cluster.becomes("deployment/memcached-sample", ".spec.replicas", "3");
-    let lease = || said(cluster.command().args(["get", "lease", "ballast", "-n", "ballast-system", "-o", "jsonpath={.spec.holderIdentity}"]), "").stdout;
+    let lease = || {
+        said(
+            cluster.command().args([
+                "get",
+                "lease",
+                "ballast",
+                "-n",
+                "ballast-system",
+                "-o",
+                "jsonpath={.spec.holderIdentity}",
+            ]),
+            "",
+        )
+        .stdout
+    };
     assert!(!lease().is_empty(), "nobody holds the lease");
     cluster.kubectl("create namespace unwatched").ok();
     cluster.kubectl(&format!("apply -n unwatched -f {SAMPLE}")).ok();
@@ -126,8 +169,13 @@ fn operators_run_against_a_cluster_of_somebody_elses() {
 fn one_address_is_listened_on() {
     let cluster = Cluster::start();
     let sockets = |table: &str| {
-        let text = std::fs::read_to_string(format!("/proc/{}/net/{table}", cluster.up.id())).unwrap_or_default();
-        text.lines().skip(1).filter(|line| line.split_whitespace().nth(3) == Some("0A")).map(inode).collect::<Vec<_>>()
+        let text =
+            std::fs::read_to_string(format!("/proc/{}/net/{table}", cluster.up.id())).unwrap_or_default();
+        text.lines()
+            .skip(1)
+            .filter(|line| line.split_whitespace().nth(3) == Some("0A"))
+            .map(inode)
+            .collect::<Vec<_>>()
     };
     let listening: Vec<String> = ["tcp", "tcp6"].iter().flat_map(|table| sockets(table)).collect();
     let open = std::fs::read_dir(format!("/proc/{}/fd", cluster.up.id())).unwrap();

@@ -56,7 +56,13 @@ fn an_applied_resource_is_brought_about_and_shown() {
     assert_eq!(pods.replace("pod/", "").split_whitespace().collect::<Vec<_>>().join(" "), nodes);
 
     let described = cluster.says("describe mc memcached-sample", "made the Deployment");
-    for part in ["Kind:         Memcached", "Size:     3", "Reason:                Creating", "Events:", "ballast-memcached"] {
+    for part in [
+        "Kind:         Memcached",
+        "Size:     3",
+        "Reason:                Creating",
+        "Events:",
+        "ballast-memcached",
+    ] {
         assert!(described.contains(part), "{part} is not in {described}");
     }
 }
@@ -67,10 +73,19 @@ fn every_way_to_change_a_resource_reaches_its_deployment() {
     let deployment = "deployment/memcached-sample";
     cluster.kubectl("scale mc memcached-sample --replicas=5").ok();
     cluster.becomes(deployment, ".spec.replicas", "5");
-    cluster.kubectl_with(&["patch", "mc", "memcached-sample", "--type=merge", "-p", r#"{"spec":{"version":"1.6.38"}}"#], "").ok();
+    cluster
+        .kubectl_with(
+            &["patch", "mc", "memcached-sample", "--type=merge", "-p", r#"{"spec":{"version":"1.6.38"}}"#],
+            "",
+        )
+        .ok();
     cluster.becomes(deployment, ".spec.template.spec.containers[0].image", "memcached:1.6.38");
     let edit = support::said(
-        cluster.command().env("KUBE_EDITOR", "sed -i s/size:.5/size:\\ 4/").args(["edit", "mc", "memcached-sample"]),
+        cluster.command().env("KUBE_EDITOR", "sed -i s/size:.5/size:\\ 4/").args([
+            "edit",
+            "mc",
+            "memcached-sample",
+        ]),
         "",
     );
     assert_eq!(edit.ok(), "memcached.cache.example.com/memcached-sample edited\n");
@@ -83,7 +98,10 @@ fn every_way_to_change_a_resource_reaches_its_deployment() {
     assert_eq!(differs.code(), 1, "{differs}");
     assert!(differs.stdout.contains("-  size: 4") && differs.stdout.contains("+  size: 3"), "{differs}");
     let conflict = cluster.kubectl(&format!("apply --server-side -f {SAMPLE}")).refused();
-    assert!(conflict.contains("conflicts with \"kubectl-edit\" using cache.example.com/v1alpha1:\n- .spec.size"), "{conflict}");
+    assert!(
+        conflict.contains("conflicts with \"kubectl-edit\" using cache.example.com/v1alpha1:\n- .spec.size"),
+        "{conflict}"
+    );
     cluster.kubectl(&format!("apply -f {SAMPLE}")).ok();
     cluster.becomes(deployment, ".spec.replicas", "3");
     assert_eq!(cluster.field("mc/memcached-sample", ".metadata.annotations.note"), "kept");
@@ -100,7 +118,10 @@ fn what_is_edited_by_hand_is_put_right_and_said() {
     cluster.kubectl("set image deployment/memcached-sample memcached=memcached:evil").ok();
     cluster.becomes(deployment, ".spec.template.spec.containers[0].image", "memcached:1.6.9");
     let events = "events --for=memcached/memcached-sample";
-    cluster.says(events, "put .spec.replicas of Deployment default/memcached-sample back, which kubectl had changed");
+    cluster.says(
+        events,
+        "put .spec.replicas of Deployment default/memcached-sample back, which kubectl had changed",
+    );
     cluster.says(events, "back, which kubectl-set had changed");
 
     for kind in ["service", "deployment", "poddisruptionbudget"] {
@@ -115,7 +136,11 @@ fn what_is_edited_by_hand_is_put_right_and_said() {
     cluster.kubectl("label service memcached-sample mine=too").ok();
     cluster.kubectl("scale mc memcached-sample --replicas=2").ok();
     cluster.becomes(deployment, ".spec.replicas", "2");
-    assert_eq!(cluster.field("service/memcached-sample", ".metadata.labels.mine"), "too", "what others add stays");
+    assert_eq!(
+        cluster.field("service/memcached-sample", ".metadata.labels.mine"),
+        "too",
+        "what others add stays"
+    );
 }
 
 #[test]
@@ -135,13 +160,19 @@ fn the_operators_may_do_what_they_need_and_nothing_else() {
     ] {
         assert!(may(needed), "{needed}");
     }
-    for other in
-        ["get secrets", "delete deployments.apps", "delete pods", "create memcacheds.cache.example.com", "* *"]
-    {
+    for other in [
+        "get secrets",
+        "delete deployments.apps",
+        "delete pods",
+        "create memcacheds.cache.example.com",
+        "* *",
+    ] {
         assert!(!may(other), "{other}");
     }
     let refused = cluster.kubectl(&format!("get secrets -n kube-system --as {OPERATOR}")).refused();
-    let expected = format!("User \"{OPERATOR}\" cannot list resource \"secrets\" in API group \"\" in the namespace \"kube-system\"");
+    let expected = format!(
+        "User \"{OPERATOR}\" cannot list resource \"secrets\" in API group \"\" in the namespace \"kube-system\""
+    );
     assert!(refused.contains(&expected), "{refused}");
 }
 
@@ -173,7 +204,9 @@ fn removing_the_definition_with_resources_left_never_hangs() {
     // Installed again, it works again.
     cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], &definitions).ok();
     cluster.kubectl("wait --for=condition=Established crd/memcacheds.cache.example.com --timeout=10s").ok();
-    eventually("the sample is taken", || cluster.kubectl(&format!("apply -f {SAMPLE}")).status.success().then_some(()));
+    eventually("the sample is taken", || {
+        cluster.kubectl(&format!("apply -f {SAMPLE}")).status.success().then_some(())
+    });
     cluster.becomes("deployment/memcached-sample", ".spec.replicas", "3");
 }
 
@@ -183,5 +216,8 @@ fn a_stop_is_in_order_and_leaves_nothing() {
     cluster.up.signal("TERM");
     assert_eq!(cluster.up.end(), (0, String::new()));
     let complaints = cluster.up.complaints();
-    assert!(!complaints.contains("WARN") && !complaints.contains("ERROR") && !complaints.contains("panicked"), "{complaints}");
+    assert!(
+        !complaints.contains("WARN") && !complaints.contains("ERROR") && !complaints.contains("panicked"),
+        "{complaints}"
+    );
 }

@@ -58,7 +58,10 @@ pub fn parts() -> Vec<Part> {
 /// The definitions of every resource that people write.
 #[must_use]
 pub fn definitions() -> Vec<Value> {
-    parts().iter().map(|part| object("apiextensions.k8s.io/v1", "CustomResourceDefinition", &part.definition)).collect()
+    parts()
+        .iter()
+        .map(|part| object("apiextensions.k8s.io/v1", "CustomResourceDefinition", &part.definition))
+        .collect()
 }
 
 /// Several objects as one YAML file.

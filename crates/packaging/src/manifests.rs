@@ -43,7 +43,9 @@ fn namespace() -> Value {
 
 fn deployment(deploy: &Deploy) -> Value {
     let selector = json!({"app.kubernetes.io/name": "ballast", "app.kubernetes.io/component": "operators"});
-    let mut environment = vec![json!({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}})];
+    let mut environment = vec![
+        json!({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}),
+    ];
     if !deploy.watch.is_empty() {
         environment.push(json!({"name": "WATCH_NAMESPACE", "value": deploy.watch.join(",")}));
     }
@@ -106,7 +108,9 @@ mod tests {
 
     #[test]
     fn no_rule_has_a_wildcard() {
-        let text = serde_json::to_string(&shipped().iter().map(|object| object["rules"].clone()).collect::<Vec<_>>());
+        let text = serde_json::to_string(
+            &shipped().iter().map(|object| object["rules"].clone()).collect::<Vec<_>>(),
+        );
         assert!(!text.unwrap().contains('*'));
     }
 
@@ -130,7 +134,8 @@ mod tests {
 
     #[test]
     fn the_namespaces_to_watch_reach_the_pod() {
-        let objects = manifests(&Deploy { image: "i".into(), replicas: 1, watch: vec!["a".into(), "b".into()] });
+        let objects =
+            manifests(&Deploy { image: "i".into(), replicas: 1, watch: vec!["a".into(), "b".into()] });
         let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
         assert_eq!(
             deployment["spec"]["template"]["spec"]["containers"][0]["env"][1],

@@ -87,7 +87,11 @@ pub fn people(parts: &[Part]) -> Vec<Value> {
     };
     vec![
         role("ballast-view", &["get", "list", "watch"], &["view", "edit", "admin"]),
-        role("ballast-edit", &["create", "update", "patch", "delete", "deletecollection"], &["edit", "admin"]),
+        role(
+            "ballast-edit",
+            &["create", "update", "patch", "delete", "deletecollection"],
+            &["edit", "admin"],
+        ),
     ]
 }
 

@@ -25,6 +25,9 @@ const FORGOTTEN: &[&str] = &["uid", "resourceVersion", "generation", "creationTi
 /// The start of the names of the volumes that admission adds for tokens; five random letters follow.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
+/// What stands for any time.
+const TIME: &str = "(time)";
+
 /// The state as text: one YAML document per object, in order.
 pub(crate) fn canonical(state: &State, manager: &str) -> String {
     let words = Words::of(state);
@@ -97,10 +100,24 @@ impl Words {
         value
     }
 
-    fn value(&self, value: &mut Value, generation: Option<i64>) {
+    /// Replaces what is random, and says whether there was any. A list that has some is put in an order of its own:
+    /// it may have been sorted by what was random.
+    fn value(&self, value: &mut Value, generation: Option<i64>) -> bool {
+        let mut random = false;
         match value {
-            Value::String(text) => *text = self.text(text),
-            Value::Array(list) => list.iter_mut().for_each(|value| self.value(value, generation)),
+            Value::String(text) => {
+                let word = self.text(text);
+                random = word != *text && word != TIME;
+                *text = word;
+            }
+            Value::Array(list) => {
+                for value in list.iter_mut() {
+                    random |= self.value(value, generation);
+                }
+                if random {
+                    list.sort_by_key(Value::to_string);
+                }
+            }
             Value::Object(map) => {
                 let taken = std::mem::take(map);
                 for (name, mut value) in taken {
@@ -108,7 +125,7 @@ impl Words {
                         let current = value.as_i64() == generation;
                         value = if current { "(current)".into() } else { "(not current)".into() };
                     } else {
-                        self.value(&mut value, generation);
+                        random |= self.value(&mut value, generation);
                     }
                     if name == "conditions"
                         && let Value::Array(conditions) = &mut value
@@ -120,6 +137,7 @@ impl Words {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
+        random
     }
 
     /// A field's name. In `fieldsV1` names hold values: `k:{"uid":"…"}`, `v:"…"`.
@@ -135,7 +153,7 @@ impl Words {
 
     fn text(&self, text: &str) -> String {
         if is_time(text) {
-            return "(time)".to_owned();
+            return TIME.to_owned();
         }
         if text.parse::<IpAddr>().is_ok_and(|address| !address.is_unspecified()) {
             return "(address)".to_owned();
@@ -283,6 +301,17 @@ status: {observedGeneration: 4, nodes: [cache-7d4b-x2x9k], message: 'cache-7d4b-
             .replace("observedGeneration: 4", "observedGeneration: 6")
             .replace("manager: them", "manager: others");
         check(ONE, &other);
+    }
+
+    #[test]
+    fn a_list_that_is_sorted_by_random_names_is_the_same_in_any_order() {
+        let other = ONE
+            .replace("nodes: [cache-7d4b-x2x9k]", "nodes: [cache-7d4b-x2x9k, fixed]")
+            .replace("podIP: 10.1.2.3", "podIPs: [10.1.2.3, none]");
+        let turned = other
+            .replace("[cache-7d4b-x2x9k, fixed]", "[fixed, cache-7d4b-x2x9k]")
+            .replace("[10.1.2.3, none]", "[none, 10.1.2.3]");
+        check(&other, &turned);
     }
 
     #[test]

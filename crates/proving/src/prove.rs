@@ -50,7 +50,7 @@ impl Sample {
 
 impl Default for Sample {
     fn default() -> Self {
-        Sample { crashes: 24, write_faults: 20, watch_faults: 12 }
+        Sample { crashes: 32, write_faults: 30, watch_faults: 16 }
     }
 }
 

@@ -185,7 +185,7 @@ pub(crate) struct Change {
     pub(crate) key: Key,
     pub(crate) old: Option<Arc<Entry>>,
     pub(crate) new: Option<Arc<Entry>>,
-    /// The revision of the change, as the server wrote it.
+    /// The revision of the change, as the server wrote it. Empty when it may be several changes.
     pub(crate) version: Box<str>,
 }
 
@@ -330,7 +330,8 @@ impl Cache {
             let new = self.policy.entry(shown.value).map(Arc::new);
             state.passed(stream, revision(&version));
             let old = state.put(&shown.key, new.clone());
-            changes.push(Change { key: shown.key, old, new, version });
+            // A list shows where an object has come to and not how: it may be more than its last change.
+            changes.push(Change { key: shown.key, old, new, version: Box::default() });
         }
         for key in gone {
             let old = state.put(&key, None);

@@ -236,10 +236,10 @@ impl<O: Operator> Hands<'_, O> {
     }
 }
 
-/// After a conflict the object is not what was seen, and after some failures nobody knows what it is: it is read
-/// before the next decision. Otherwise it is as it was.
+/// After a conflict the object is not what was seen, after a 404 it may be gone, and after some failures nobody knows
+/// what it is: it is read before the next decision. Otherwise it is as it was.
 fn refused(memory: &mut Memory, kind: &KindRef, key: &Key, before: Option<What>, refusal: &Refusal) {
-    if !refusal.uncertain && !refusal.is(409) {
+    if !refusal.uncertain && !refusal.is(409) && !refusal.is(404) {
         memory.expect_again(kind, key, before);
     }
 }

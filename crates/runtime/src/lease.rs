@@ -117,7 +117,12 @@ impl Candidate {
     /// Waits until the lease is held. False when it was asked to stop before.
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         loop {
-            if self.attempt().await {
+            let attempt = tokio::time::timeout(RENEW_DEADLINE, self.attempt());
+            let held = tokio::select! {
+                () = stop.cancelled() => return false,
+                attempt = attempt => attempt == Ok(true),
+            };
+            if held {
                 tracing::info!(
                     lease = self.election.name,
                     identity = self.election.identity,

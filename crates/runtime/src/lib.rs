@@ -60,7 +60,7 @@ pub use key::Key;
 pub use lease::LeaderElection;
 pub use manager::{Manager, Options, RunError};
 pub use metrics::Metrics;
-pub use once::{LookError, Looked, look, look_at_manifest, look_offline};
+pub use once::{LookError, Looked, look, look_at};
 pub use recorder::{Recorder, Round};
 pub use sources::{Clock, NoRandomness, Random, SystemClock, SystemRandom};
 pub use watch::Namespaces;

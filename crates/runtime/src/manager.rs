@@ -113,12 +113,15 @@ pub struct Manager {
     recorder: Arc<Recorder>,
 }
 
+/// How an operator is set to work on a queue.
+type Starter = Box<dyn FnOnce(&Start<'_>, &Arc<Queue<Key>>) -> Started + Send>;
+
 /// One operator, before its resources are known.
 struct Registered {
     resource: KindRef,
     relations: Vec<Relation>,
     queue: Arc<Queue<Key>>,
-    start: Box<dyn FnOnce(&Start<'_>) -> Started + Send>,
+    start: Starter,
 }
 
 /// What an operator begins with.
@@ -129,7 +132,6 @@ struct Start<'s> {
     options: &'s Options,
     metrics: &'s Metrics,
     recorder: &'s Arc<Recorder>,
-    queue: &'s Arc<Queue<Key>>,
 }
 
 /// An operator at work.
@@ -157,7 +159,7 @@ impl Manager {
     pub fn register<O: Operator>(mut self, operator: O, engine: impl Engine) -> Self {
         let (resource, relations) = (KindRef::of::<O::Resource>(), operator.relations());
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        let start = Box::new(move |start: &Start<'_>| begin(operator, engine, start));
+        let start = Box::new(move |start: &Start<'_>, queue: &Arc<_>| begin(operator, engine, start, queue));
         self.registered.push(Registered { resource, relations, queue: Arc::new(Queue::new()), start });
         self
     }
@@ -186,18 +188,10 @@ impl Manager {
         // Whatever ends this function ends all of these.
         let mut background = JoinSet::new();
         let shown = options.serve_recorder.then(|| Arc::clone(&recorder));
-        let servers = [
-            (
-                Serves::Metrics { metrics: metrics.clone(), recorder: shown },
-                take(&mut options.metrics_address),
-            ),
-            (Serves::Health(health.clone()), take(&mut options.health_address)),
-        ];
-        for (serves, bind) in servers {
-            if let Some(server) = serves.listen(bind).await? {
-                background.spawn(server);
-            }
-        }
+        let measures = Serves::Metrics { metrics: metrics.clone(), recorder: shown };
+        serve(&mut background, measures, take(&mut options.metrics_address)).await?;
+        serve(&mut background, Serves::Health(health.clone()), take(&mut options.health_address)).await?;
+
         let client = counted(client, metrics.clone(), options.host.as_str().into());
         let fence = if options.leader_election.is_some() { Fence::closed() } else { Fence::open() };
         let caches = Arc::new(caches_of(&registered, &options.namespaces));
@@ -205,52 +199,77 @@ impl Manager {
         for feed in caches.feeds(&client, &options.random) {
             background.spawn(feed);
         }
-        let mut candidate = options.leader_election.clone().map(|election| {
-            let store = Box::new(Remote::new(client.clone(), &election));
-            let (clock, random) = (Arc::clone(&options.clock), Arc::clone(&options.random));
-            Candidate::new(election, store, fence.clone(), metrics.clone(), clock, random)
-        });
-        if candidate.is_some() {
-            health.stands(Standing::Waiting);
-        }
+
+        let mut candidate = candidate(&options, &client, &fence, &metrics, &health);
         if !prepare(&caches, candidate.as_mut(), &health, &stop).await {
             return Ok(());
         }
-        let mut workers = JoinSet::new();
-        let mut senders = JoinSet::new();
-        let mut queues = Vec::new();
-        for Registered { queue, start, .. } in registered {
-            let (client, caches, fence) = (&client, &caches, &fence);
-            let (options, metrics, recorder) = (&options, &metrics, &recorder);
-            let Started { workers: tasks, events } =
-                start(&Start { client, caches, fence, options, metrics, recorder, queue: &queue });
-            tasks.into_iter().for_each(|task| {
-                workers.spawn(task);
-            });
-            senders.spawn(events);
-            queues.push(queue);
+        let crew = Crew::start(
+            registered,
+            &Start {
+                client: &client,
+                caches: &caches,
+                fence: &fence,
+                options: &options,
+                metrics: &metrics,
+                recorder: &recorder,
+            },
+        );
+        match candidate {
+            Some(candidate) => lead(candidate, crew, &health, &stop, options.grace).await,
+            None => {
+                stop.cancelled().await;
+                crew.finish(options.grace).await;
+                Ok(())
+            }
         }
-        let Some(mut candidate) = candidate else {
-            stop.cancelled().await;
-            finish(&queues, workers, senders, options.grace).await;
-            return Ok(());
-        };
-        if !candidate.keep(&stop).await {
-            // Somebody else works now: nothing of ours may go on.
-            health.stands(Standing::Lost);
-            queues.iter().for_each(|queue| queue.close());
-            workers.shutdown().await;
-            return Err(RunError::LeaseLost { name: candidate.election.name });
-        }
-        // The lease is kept until the last write is done.
-        let still = CancellationToken::new();
-        tokio::select! {
-            () = finish(&queues, workers, senders, options.grace) => {}
-            _ = candidate.keep(&still) => {}
-        }
-        candidate.release().await;
-        Ok(())
     }
+}
+
+async fn serve(background: &mut JoinSet<()>, serves: Serves, bind: Bind) -> Result<(), CantListen> {
+    if let Some(server) = serves.listen(bind).await? {
+        background.spawn(server);
+    }
+    Ok(())
+}
+
+/// This process's part in the election, where there is one.
+fn candidate(
+    options: &Options,
+    client: &Client,
+    fence: &Fence,
+    metrics: &Metrics,
+    health: &Health,
+) -> Option<Candidate> {
+    let election = options.leader_election.clone()?;
+    health.stands(Standing::Waiting);
+    let store = Box::new(Remote::new(client.clone(), &election));
+    let (clock, random) = (Arc::clone(&options.clock), Arc::clone(&options.random));
+    Some(Candidate::new(election, store, fence.clone(), metrics.clone(), clock, random))
+}
+
+/// Works for as long as the lease is held.
+async fn lead(
+    mut candidate: Candidate,
+    crew: Crew,
+    health: &Health,
+    stop: &CancellationToken,
+    grace: Duration,
+) -> Result<(), RunError> {
+    if !candidate.keep(stop).await {
+        // Somebody else works now: nothing of ours may go on.
+        health.stands(Standing::Lost);
+        crew.break_off().await;
+        return Err(RunError::LeaseLost { name: candidate.election.name });
+    }
+    // The lease is kept until the last write is done.
+    let still = CancellationToken::new();
+    tokio::select! {
+        () = crew.finish(grace) => {}
+        _ = candidate.keep(&still) => {}
+    }
+    candidate.release().await;
+    Ok(())
 }
 
 /// Everything that has to be before the workers work. False when it was asked to stop before.
@@ -287,8 +306,13 @@ fn caches_of(registered: &[Registered], namespaces: &Namespaces) -> Caches {
 }
 
 /// Starts one operator.
-fn begin<O: Operator>(operator: O, engine: Arc<dyn Engine>, start: &Start<'_>) -> Started {
-    let Start { client, caches, fence, options, metrics, recorder, queue } = *start;
+fn begin<O: Operator>(
+    operator: O,
+    engine: Arc<dyn Engine>,
+    start: &Start<'_>,
+    queue: &Arc<Queue<Key>>,
+) -> Started {
+    let Start { client, caches, fence, options, metrics, recorder } = *start;
     let writer = Writer::new(client.clone(), fence.clone(), O::FIELD_MANAGER);
     let reporter = Reporter { controller: O::FIELD_MANAGER.to_owned(), instance: options.instance.clone() };
     let (sayer, events) = events::channel(writer.clone(), Arc::clone(&options.clock), reporter);
@@ -314,21 +338,45 @@ fn begin<O: Operator>(operator: O, engine: Arc<dyn Engine>, start: &Start<'_>) -
     Started { workers: (0..options.concurrency.max(1)).map(worker).collect(), events: Box::pin(events) }
 }
 
-/// Lets what is under way finish, and the last events be sent.
-async fn finish(
-    queues: &[Arc<Queue<Key>>],
-    mut workers: JoinSet<()>,
-    mut senders: JoinSet<()>,
-    grace: Duration,
-) {
-    queues.iter().for_each(|queue| queue.close());
-    let ended = async { while workers.join_next().await.is_some() {} };
-    if tokio::time::timeout(grace, ended).await.is_err() {
-        tracing::warn!(left = workers.len(), ?grace, "what is still under way is broken off");
-        workers.shutdown().await;
+/// All who work: one group of workers per operator, and who sends its events.
+struct Crew {
+    queues: Vec<Arc<Queue<Key>>>,
+    workers: JoinSet<()>,
+    senders: JoinSet<()>,
+}
+
+impl Crew {
+    fn start(registered: Vec<Registered>, with: &Start<'_>) -> Self {
+        let mut crew = Crew { queues: Vec::new(), workers: JoinSet::new(), senders: JoinSet::new() };
+        for Registered { queue, start, .. } in registered {
+            let Started { workers, events } = start(with, &queue);
+            for worker in workers {
+                crew.workers.spawn(worker);
+            }
+            crew.senders.spawn(events);
+            crew.queues.push(queue);
+        }
+        crew
     }
-    let sent = async { while senders.join_next().await.is_some() {} };
-    if tokio::time::timeout(LAST_EVENTS_WITHIN, sent).await.is_err() {
-        tracing::debug!("the last events were not all sent");
+
+    /// Lets what is under way finish, and the last events be sent.
+    async fn finish(mut self, grace: Duration) {
+        self.queues.iter().for_each(|queue| queue.close());
+        let ended = async { while self.workers.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            tracing::warn!(left = self.workers.len(), ?grace, "what is still under way is broken off");
+            self.workers.shutdown().await;
+        }
+        let sent = async { while self.senders.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_EVENTS_WITHIN, sent).await.is_err() {
+            tracing::debug!("the last events were not all sent");
+        }
+    }
+
+    /// Ends everything now.
+    async fn break_off(mut self) {
+        self.queues.iter().for_each(|queue| queue.close());
+        self.workers.shutdown().await;
+        self.senders.shutdown().await;
     }
 }

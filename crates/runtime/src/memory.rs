@@ -31,6 +31,8 @@ pub(crate) struct Memory {
     pub(crate) failures: u32,
     /// Rounds in a row that changed something.
     pub(crate) busy: u32,
+    /// Before when what others do to the children is no reason to look again.
+    pub(crate) busy_until: Option<Instant>,
     /// Who keeps writing over our fields.
     pub(crate) contests: Contests,
     expected: Vec<Expected>,
@@ -110,6 +112,12 @@ impl Memory {
     /// The server itself was asked: this is no longer to be waited for.
     pub(crate) fn settled(&mut self, settled: &Expected) {
         self.expected.retain(|expected| expected != settled);
+    }
+
+    /// Before when what others do to the children has to wait, for the sake of the server.
+    pub(crate) fn hold_until(&self, now: Instant) -> Option<Instant> {
+        let busy = self.busy_until.filter(|until| *until > now);
+        self.contests.hold_until(now).max(busy)
     }
 
     /// Whether a change at this revision is one of our own.

@@ -2,11 +2,7 @@
 
 use ballast_operator::{Answers, How, KindRef, Object, Operator, Plan, View};
 use jiff::Timestamp;
-use kube::{
-    Client,
-    api::{ListParams, Patch, PatchParams},
-    core::Request,
-};
+use kube::{Client, api::ListParams, core::Request};
 use serde_json::Value;
 
 use crate::{About, engine::Engine, failure::Refusal, key::Key, watch::url, write::read};
@@ -62,57 +58,22 @@ pub async fn look<O: Operator>(
 ) -> Result<Looked<O>, LookError> {
     let own = KindRef::of::<O::Resource>();
     let object = read(client, &own, key).await?.ok_or_else(|| LookError::Missing(format!("{own} {key}")))?;
-    look_around(client, operator, engine, &object, now).await
+    look_at(client, operator, engine, &object, now).await
 }
 
-/// Looks at a resource as it would be if `manifest` were applied. The server is asked to admit, default and validate
-/// it without keeping it.
+/// Looks at what is around a resource that reads so, whether or not the cluster has it so. `resource` is as the server
+/// would have it: defaulted, and with its uid where it has one.
 ///
 /// # Errors
-/// When the server refuses the manifest or a look at what is around it.
-pub async fn look_at_manifest<O: Operator>(
+/// When the resource can't be read, or the server refuses a look at what is around it.
+pub async fn look_at<O: Operator>(
     client: &Client,
     operator: &O,
     engine: &dyn Engine,
-    manifest: &Object,
+    resource: &Object,
     now: Timestamp,
 ) -> Result<Looked<O>, LookError> {
-    let own = KindRef::of::<O::Resource>();
-    let namespace = manifest.namespace().unwrap_or(client.default_namespace());
-    let how = PatchParams { dry_run: true, ..PatchParams::apply("ballast-plan").force() };
-    let request = Request::new(url(&own, Some(namespace))).patch(
-        manifest.name(),
-        &how,
-        &Patch::Apply(manifest.value()),
-    );
-    let admitted: Value = client.request(request.map_err(kube::Error::BuildRequest)?).await?;
-    let object = Object::of_kind(&own, admitted).map_err(|error| LookError::Unreadable(error.to_string()))?;
-    look_around(client, operator, engine, &object, now).await
-}
-
-/// Looks at a resource with nothing around it and nobody to ask: what would be done in an empty cluster.
-///
-/// # Errors
-/// When the manifest can't be read.
-pub fn look_offline<O: Operator>(
-    operator: &O,
-    manifest: &Object,
-    now: Timestamp,
-) -> Result<Looked<O>, LookError> {
-    let resource = manifest.read().map_err(|error| LookError::Unreadable(error.to_string()))?;
-    let view = View::new(resource, now);
-    let plan = operator.plan(&view, &Answers::none());
-    Ok(Looked { view, answers: Answers::none(), plan })
-}
-
-async fn look_around<O: Operator>(
-    client: &Client,
-    operator: &O,
-    engine: &dyn Engine,
-    object: &Object,
-    now: Timestamp,
-) -> Result<Looked<O>, LookError> {
-    let resource: O::Resource = object.read().map_err(|error| LookError::Unreadable(error.to_string()))?;
+    let resource: O::Resource = resource.read().map_err(|error| LookError::Unreadable(error.to_string()))?;
     let mut view = View::new(resource, now);
     let claims = operator.claims(&view.resource);
     for relation in operator.relations() {

@@ -30,7 +30,9 @@ use crate::{
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// How many rounds in a row may change something before they are spaced. A plan settles in two or three; one that
 /// does not is a mistake, and must not become a storm.
-const BUSY_ROUNDS: u32 = 5;
+const BUSY_ROUNDS: u32 = 8;
+/// How far they are spaced at most: a long operation of many short steps is no mistake.
+const BUSY_PAUSE: Duration = Duration::from_secs(5);
 
 /// One operator at work.
 pub(crate) struct Controller<O: Operator> {
@@ -73,7 +75,7 @@ impl<O: Operator> Controller<O> {
         // Only what others do to the children has to wait.
         let others = causes.iter().all(|cause| matches!(cause, Cause::Child(_)) || own(cause));
         let now = Instant::now();
-        let hold = memory.contests.hold_until(now).filter(|_| others)?;
+        let hold = memory.hold_until(now).filter(|_| others)?;
         Some(Next::After(hold.duration_since(now)))
     }
 
@@ -97,7 +99,11 @@ impl<O: Operator> Controller<O> {
     fn without_view(&self, key: &Key, memory: &Mutex<Memory>, unseen: &Unseen) -> Ended {
         if let Unseen::Gone = unseen {
             tracing::debug!("gone");
-            self.memories.forget(key);
+            // While a watch still shows it, it has to be remembered that it is gone.
+            let own = KindRef::of::<O::Resource>();
+            if self.caches.of(&own).is_none_or(|cache| cache.get(key).is_none()) {
+                self.memories.forget(key);
+            }
             return Ended { next: Next::Change, result: Counted::Success, failure: None };
         }
         self.failed(memory, &unseen.failure(), false, None)
@@ -184,6 +190,8 @@ impl<O: Operator> Controller<O> {
         let (next, result) = match soonest {
             _ if carried.changed && busy > BUSY_ROUNDS => {
                 let pause = self.backoff.pause(Class::Retry, busy - BUSY_ROUNDS, fraction(&*self.random));
+                let pause = pause.min(BUSY_PAUSE);
+                memory.lock().busy_until = Some(now + pause);
                 (Next::After(pause), Counted::RequeueAfter)
             }
             _ if carried.changed || news => (Next::After(Duration::ZERO), Counted::Requeue),

@@ -125,11 +125,16 @@ impl<O: Operator> Sight<'_, O> {
         for expected in late {
             tracing::debug!(kind = %expected.kind, object = %expected.key, "the watch is behind, so the server is asked");
             let object = self.writer.read(&expected.kind, &expected.key).await?;
+            let cached = self.caches.of(&expected.kind).and_then(|cache| cache.get(&expected.key));
             let mut memory = memory.lock();
-            match &object {
-                None => memory.settled(&expected),
+            match (&object, cached) {
+                (None, None) => memory.settled(&expected),
+                // The watch still shows what is gone: it is not to be believed until it shows that too.
+                (None, Some(entry)) => {
+                    memory.expect(&expected.kind, &expected.key, What::Gone(entry.uid.clone()));
+                }
                 // From here on the cache has to be at least as new as what was read.
-                Some(object) => {
+                (Some(object), _) => {
                     let read = What::Revision(revision(object.resource_version().unwrap_or_default()));
                     memory.expect(&expected.kind, &expected.key, read);
                 }

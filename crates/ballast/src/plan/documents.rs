@@ -47,7 +47,9 @@ pub fn read(source: &Source) -> Result<Vec<Document>, Failure> {
             io::stdin().read_to_end(&mut text).map(|_| text)
         }
     };
-    let text = text.what(format!("can't read {source}")).advise("name a file that is there, or - for standard input")?;
+    let text = text
+        .what(format!("can't read {source}"))
+        .advise("name a file that is there, or - for standard input")?;
     let text = String::from_utf8(text).what(format!("{source} is not text"))?;
     parse(&text, &source.to_string())
 }
@@ -113,7 +115,10 @@ mod tests {
             "---\nkind: A\n---\n# nothing\n---\nkind: B\n",
             "a.yaml, document 1: {\"kind\":\"A\"}\na.yaml, document 2: {\"kind\":\"B\"}\n",
         );
-        check("kind: List\nitems: [{kind: A}, {kind: B}]", "a.yaml: {\"kind\":\"A\"}\na.yaml: {\"kind\":\"B\"}\n");
+        check(
+            "kind: List\nitems: [{kind: A}, {kind: B}]",
+            "a.yaml: {\"kind\":\"A\"}\na.yaml: {\"kind\":\"B\"}\n",
+        );
         check("{\"kind\": \"A\"}", "a.yaml: {\"kind\":\"A\"}\n");
     }
 

@@ -6,13 +6,14 @@
 //!
 //! **Guarantees.** Nothing is written.
 
+mod admitted;
 mod documents;
-mod look;
 mod report;
 
 use std::collections::BTreeSet;
 
-use ballast_operator::{Answers, KindRef, Operator, settle};
+use ballast_operator::{KindRef, Operator, settle};
+use ballast_runtime::{NoEngine, look_at};
 use drydock::Drydock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -73,7 +74,7 @@ pub async fn plan(plan: &Plan) -> Result<Planned, Failure> {
     let now = Timestamp::now();
     match &plan.cluster {
         Some(cluster) => {
-            let client = cluster::connect(cluster).await?;
+            let client = cluster::connect(cluster).await?.client;
             let namespace = plan.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
             Ok(plan_all(&client, settle_namespaces(all, &namespace), now).await)
         }
@@ -100,7 +101,8 @@ fn settle_namespaces(mut all: Vec<Document>, namespace: &str) -> Vec<Document> {
 async fn empty_cluster(all: &[Document]) -> Result<Drydock, Failure> {
     let what = "can't plan without a cluster";
     let drydock = Drydock::builder().controllers(false).start().await.what(what)?;
-    let namespaces: BTreeSet<&str> = all.iter().map(|document| document.text("/metadata/namespace")).collect();
+    let namespaces: BTreeSet<&str> =
+        all.iter().map(|document| document.text("/metadata/namespace")).collect();
     let namespaces = namespaces.into_iter().filter(|name| !name.is_empty());
     let mut objects: Vec<_> = namespaces
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
@@ -129,7 +131,9 @@ async fn plan_one(
     now: Timestamp,
 ) -> Result<Report, Failure> {
     let (place, api_version, kind) = (&document.place, document.text("/apiVersion"), document.text("/kind"));
-    for (field, text) in [("apiVersion", api_version), ("kind", kind), ("metadata.name", document.text("/metadata/name"))] {
+    for (field, text) in
+        [("apiVersion", api_version), ("kind", kind), ("metadata.name", document.text("/metadata/name"))]
+    {
         if text.is_empty() {
             return Err(Failure::new(format!("{place}: {field} is not set")));
         }
@@ -139,8 +143,10 @@ async fn plan_one(
             .iter()
             .map(|planner| format!("{} ({})", planner.kind().kind, planner.kind().api_version()))
             .collect();
-        return Err(Failure::new(format!("{place}: no operator is for kind {kind:?} in version {api_version:?}"))
-            .advise(format!("there are operators for {}", known.join(", "))));
+        return Err(Failure::new(format!(
+            "{place}: no operator is for kind {kind:?} in version {api_version:?}"
+        ))
+        .advise(format!("there are operators for {}", known.join(", "))));
     };
     planner.plan(client, document, now).await
 }
@@ -171,12 +177,12 @@ impl<O: Operator> Planner for O {
         now: Timestamp,
     ) -> BoxFuture<'p, Result<Report, Failure>> {
         Box::pin(async move {
-            let seen = look::look(client, self, document, now).await?;
-            // No engine is asked: a plan must be had without reaching into anybody's pods.
-            let plan = Operator::plan(self, &seen.view, &Answers::none());
-            let mut steps = vec![Shown::of_file(seen.live.as_ref(), &seen.wanted)];
-            steps.extend(settle::<O>(&plan, &seen.view).iter().map(Shown::from));
-            Ok(Report { resource: seen.wanted.to_string(), steps })
+            let admitted = admitted::admit(client, &self.kind(), document).await?;
+            let looked =
+                look_at(client, self, &NoEngine, &admitted.wanted, now).await.what(&document.place)?;
+            let mut steps = vec![Shown::of_file(admitted.live.as_ref(), &admitted.wanted)];
+            steps.extend(settle::<O>(&looked.plan, &looked.view).iter().map(Shown::from));
+            Ok(Report { resource: admitted.wanted.to_string(), steps })
         })
     }
 }

@@ -8,7 +8,7 @@ use ballast_operator::{Change, Difference, Effect, Object, Settled, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::look::LAST_APPLIED;
+use super::admitted::LAST_APPLIED;
 use crate::terminal::{Colour, Tone};
 
 /// What would be done about one resource.
@@ -124,7 +124,13 @@ impl Shown {
                 (all, outcome)
             }
         };
-        Shown { outcome, subject: wanted.to_string(), because: "what the file says".to_owned(), differences, object: None }
+        Shown {
+            outcome,
+            subject: wanted.to_string(),
+            because: "what the file says".to_owned(),
+            differences,
+            object: None,
+        }
     }
 
     /// The same without the values.
@@ -211,7 +217,11 @@ impl Shown {
             };
             match value {
                 Some((sign, value)) if value.is_object() || value.is_array() => {
-                    let _ = writeln!(text, "      {}", colour.paint(tone, format_args!("{sign} {}:", difference.path)));
+                    let _ = writeln!(
+                        text,
+                        "      {}",
+                        colour.paint(tone, format_args!("{sign} {}:", difference.path))
+                    );
                     lines(&mut text, &format!("{sign}   "), value, tone, colour);
                 }
                 _ => {

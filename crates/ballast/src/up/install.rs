@@ -37,11 +37,13 @@ pub enum InstallError {
 /// # Errors
 /// The server refuses one of them.
 pub async fn install(client: &Client, objects: Vec<Value>) -> Result<Vec<DynamicObject>, InstallError> {
-    let (first, rest): (Vec<_>, Vec<_>) = objects.into_iter().partition(|object| object["kind"] == "Namespace");
+    let (first, rest): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| object["kind"] == "Namespace");
     let mut installed = try_join_all(first.into_iter().map(|object| apply(client, object))).await?;
     installed.extend(try_join_all(rest.into_iter().map(|object| apply(client, object))).await?);
     let kind = |object: &DynamicObject| object.types.as_ref().map(|types| types.kind.clone());
-    let definitions = installed.iter().filter(|object| kind(object).as_deref() == Some("CustomResourceDefinition"));
+    let definitions =
+        installed.iter().filter(|object| kind(object).as_deref() == Some("CustomResourceDefinition"));
     try_join_all(definitions.map(|definition| established(client, definition))).await?;
     Ok(installed)
 }
@@ -49,7 +51,8 @@ pub async fn install(client: &Client, objects: Vec<Value>) -> Result<Vec<Dynamic
 async fn apply(client: &Client, object: Value) -> Result<DynamicObject, InstallError> {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let types = TypeMeta { api_version: text("/apiVersion"), kind: text("/kind") };
-    let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).map_err(|_| InstallError::Kind)?);
+    let resource =
+        ApiResource::from_gvk(&GroupVersionKind::try_from(&types).map_err(|_| InstallError::Kind)?);
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let api: Api<DynamicObject> = match namespace.as_str() {
         "" => Api::all_with(client.clone(), &resource),

@@ -7,7 +7,7 @@
 mod install;
 mod kubeconfig;
 
-use std::time::Instant;
+use std::time::Duration;
 
 use ballast_runtime::Options;
 use drydock::{Drydock, Identity, OpenError, StartError};
@@ -21,6 +21,8 @@ use crate::signals::Signals;
 use crate::terminal::{print, say};
 use crate::version::Version;
 
+use kubeconfig::Written;
+
 pub use install::{InstallError, install};
 
 /// How it ended.
@@ -32,44 +34,72 @@ pub enum Stopped {
     AtOnce,
 }
 
+/// Longer than a start takes, unless there is much to read or a slow disk.
+const SLOW: Duration = Duration::from_secs(2);
+
+/// A cluster that serves, and what belongs to it.
+struct Serving {
+    drydock: Drydock,
+    operators: Option<Running>,
+    kubeconfig: Written,
+}
+
 /// Serves until a signal comes.
 ///
 /// # Errors
 /// What is needed can't be had: the data directory, the address, the kubeconfig file.
 pub async fn up(up: &Up) -> Result<Stopped, Failure> {
-    let began = Instant::now();
     let mut signals = Signals::listen()?;
-    kubeconfig::check(&up.kubeconfig)?;
-    let drydock = start(&up.place).await?;
-    serve(&drydock, up).await?;
-    say(starting(up, &drydock));
-    let mut running = if up.operators { Some(operate(&drydock).await?) } else { None };
-    let written = kubeconfig::write(&drydock, &up.kubeconfig)?;
-    if up.node {
-        say("pods stay Pending: this version of ballast has no node yet (--no-node says that you know)");
-    }
-    tracing::debug!(elapsed = ?began.elapsed(), "ready");
-    print(&format!("ready: export KUBECONFIG={}\n", shell::word(&written.path))).what("can't print")?;
-    let failed = match &mut running {
-        Some(running) => signals.unless(running.ended()).await,
+    let Some(serving) = signals.unless(noting_delay(begin(up))).await else { return Ok(Stopped::InOrder) };
+    let mut serving = serving?;
+    print(&format!("ready: export KUBECONFIG={}\n", shell::word(&serving.kubeconfig.path)))
+        .what("can't print")?;
+    let failed = match &mut serving.operators {
+        Some(operators) => signals.unless(operators.ended()).await,
         None => {
             signals.next().await;
             None
         }
     };
-    let stopping = async {
-        if let Some(running) = running {
-            running.stop().await;
+    let stopped = signals.unless(stop(serving, failed.is_some())).await;
+    match (failed, stopped) {
+        (Some(failure), _) => Err(failure),
+        (None, Some(())) => Ok(Stopped::InOrder),
+        (None, None) => Ok(Stopped::AtOnce),
+    }
+}
+
+async fn begin(up: &Up) -> Result<Serving, Failure> {
+    kubeconfig::check(&up.kubeconfig)?;
+    let drydock = start(&up.place).await?;
+    serve(&drydock, up).await?;
+    say(starting(up, &drydock));
+    let operators = if up.operators { Some(operate(&drydock).await?) } else { None };
+    let kubeconfig = kubeconfig::write(&drydock, &up.kubeconfig)?;
+    if up.node {
+        say("pods stay Pending: this version of ballast has no node yet (--no-node says that you know)");
+    }
+    Ok(Serving { drydock, operators, kubeconfig })
+}
+
+/// In order: first those who ask, then the one who answers. The kubeconfig goes last.
+async fn stop(serving: Serving, operators_ended: bool) {
+    let Serving { drydock, operators, kubeconfig } = serving;
+    if let Some(operators) = operators.filter(|_| !operators_ended) {
+        operators.stop().await;
+    }
+    drydock.shutdown().await;
+    drop(kubeconfig);
+}
+
+async fn noting_delay<T>(work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    match tokio::time::timeout(SLOW, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            say("still starting…");
+            work.await
         }
-        drydock.shutdown().await;
-    };
-    let stopped = match signals.unless(stopping).await {
-        Some(()) => Stopped::InOrder,
-        None => Stopped::AtOnce,
-    };
-    match failed {
-        Some(failure) => Err(failure),
-        None => Ok(stopped),
     }
 }
 
@@ -119,8 +149,9 @@ fn starting(up: &Up, drydock: &Drydock) -> String {
 
 /// Installs what the operators need and runs them, as nobody but their own account.
 async fn operate(drydock: &Drydock) -> Result<Running, Failure> {
-    let installed =
-        install(&drydock.client(), ballast_packaging::foundation()).await.what("can't install the definitions")?;
+    let installed = install(&drydock.client(), ballast_packaging::foundation())
+        .await
+        .what("can't install the definitions")?;
     let client = drydock.client_as(account(&installed));
     // No ports: the API's is the only one.
     Ok(operators::run(client, Options::default()))

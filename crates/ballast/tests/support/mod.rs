@@ -67,7 +67,9 @@ pub fn said(command: &mut Command, input: &str) -> Said {
 /// `ballast` with an environment that says nothing of any cluster.
 pub fn ballast() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ballast"));
-    for variable in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "WATCH_NAMESPACE", "RUST_LOG", "XDG_RUNTIME_DIR"] {
+    for variable in
+        ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "WATCH_NAMESPACE", "RUST_LOG", "XDG_RUNTIME_DIR"]
+    {
         command.env_remove(variable);
     }
     command.env("HOME", "/nonexistent").env("NO_COLOR", "1");
@@ -116,7 +118,9 @@ impl Process {
     /// The next line of its output.
     #[track_caller]
     pub fn line(&self) -> String {
-        self.stdout.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it says nothing; it complained: {}", self.complaints()))
+        self.stdout
+            .recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("it says nothing; it complained: {}", self.complaints()))
     }
 
     /// What it complained of since the last time it was asked.

@@ -301,6 +301,18 @@ pub fn mishandled(kind: &str, version: &str, fault: &str) -> Failure {
     Failure::BadRequest(format!("{kind} in version {version:?} cannot be handled as a {kind}: {fault}"))
 }
 
+/// What Go says of a word that begins as `true`, `false` or `null` and goes on otherwise at `at`.
+fn literal_words(line: &[u8], at: usize) -> Option<String> {
+    let offender = char::from(*line.get(at)?);
+    ["true", "false", "null"].into_iter().find_map(|literal| {
+        let begun = (1..literal.len()).rev().find(|length| {
+            at.checked_sub(*length).is_some_and(|start| line[start..at] == literal.as_bytes()[..*length])
+        })?;
+        let expected = char::from(*literal.as_bytes().get(begun)?);
+        Some(format!("invalid character {offender:?} in literal {literal} (expecting {expected:?})"))
+    })
+}
+
 /// A YAML parser's complaint, without the picture.
 pub(crate) fn yaml_words(error: &drydock_schema::json::JsonError) -> String {
     let text = error.to_string();
@@ -327,7 +339,37 @@ pub(crate) fn go_words(error: &serde_json::Error, bytes: &[u8]) -> String {
         "expected `:`" => "after object key",
         "trailing characters" => "after top-level value",
         "recursion limit exceeded" => return "exceeded max depth".to_owned(),
+        "expected ident" => return literal_words(line, error.column().saturating_sub(1)).unwrap_or(text),
         _ => return text,
     };
     format!("invalid character {offender:?} {place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let error = strict::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(go_words(&error, text.as_bytes()), expected, "{text}");
+    }
+
+    #[test]
+    fn broken_json_is_described_as_go_describes_it() {
+        for (text, expected) in [
+            ("{", "unexpected end of JSON input"),
+            ("no", "invalid character 'o' in literal null (expecting 'u')"),
+            (r#"{"a":trux}"#, "invalid character 'x' in literal true (expecting 'e')"),
+            ("x", "invalid character 'x' looking for beginning of value"),
+            (r#"{"a":1 "b"}"#, "invalid character '\"' after object key:value pair"),
+            ("[1 2]", "invalid character '2' after array element"),
+            (r#"{"a" 1}"#, "invalid character '1' after object key"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("{a", "invalid character 'a' looking for beginning of object key string"),
+        ] {
+            check(text, expected);
+        }
+        check(&"[".repeat(1000), "exceeded max depth");
+    }
 }

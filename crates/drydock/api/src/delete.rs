@@ -59,7 +59,7 @@ impl DeleteOptions {
         });
         if !call.body.is_empty() {
             let media = body::media_type(call.headers)?;
-            options = body::parse(media, &call.body).map_err(Failure::BadRequest)?.object;
+            options = body::parse(media, &call.body).map_err(Failure::Unexpected)?.object;
         }
         Self::check(&options)
     }

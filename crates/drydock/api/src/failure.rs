@@ -128,7 +128,7 @@ pub enum Failure {
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
     /// No answer in a form that the client accepts.
-    #[error("only the following media types are accepted: {0}")]
+    #[error("406: Not Acceptable\n\nAvailable representations: {0}")]
     NotAcceptable(&'static str),
     /// The body is in a form that nobody reads.
     #[error("the body of the request was in an unknown format - accepted media types include: {0}")]
@@ -360,6 +360,7 @@ impl Failure {
             Self::MethodNotAllowed
             | Self::NoSuchResource
             | Self::Unprocessable(_)
+            | Self::NotAcceptable(_)
             | Self::Injected { .. } => Map::new(),
             _ => return None,
         };

@@ -151,7 +151,7 @@ impl Api {
             let value = match parts {
                 ["api"] if aggregated => Some(discovery::aggregated(registry, true)),
                 ["apis"] if aggregated => Some(discovery::aggregated(registry, false)),
-                ["api"] => Some(discovery::api_versions("127.0.0.1:6443")),
+                ["api"] => Some(discovery::api_versions(host(headers))),
                 ["apis"] => Some(discovery::api_group_list(registry)),
                 ["api", version] => discovery::api_resource_list(registry, "", version),
                 ["apis", group] => discovery::api_group(registry, group),
@@ -160,7 +160,12 @@ impl Api {
             }?;
             Some((written(&value), content_type))
         };
-        let key = format!("{}{}", info.path, if aggregated { "#aggregated" } else { "" });
+        let variant = match parts {
+            _ if aggregated => "#aggregated",
+            ["api"] => host(headers),
+            _ => "",
+        };
+        let key = format!("{}{variant}", info.path);
         let document = self.documents().get(registry.generation(), &key, make).ok_or(Failure::UnknownPath)?;
         let mut answer = tagged(&document, headers);
         answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
@@ -249,8 +254,17 @@ fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "none",
         "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),
     })
+}
+
+/// This machine's architecture, as Go calls it.
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }
 
 /// The host and port that the client calls this server.

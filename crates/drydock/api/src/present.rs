@@ -3,7 +3,7 @@
 //! **Always holds:** an object that is shown as it is stored is never parsed; a list of such objects
 //! is their bytes, one after the other.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use drydock_kinds::{Kind, table};
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// When a stored object can't be read.
-    pub fn list(&self, items: &[std::sync::Arc<Stored>], metadata: &Value) -> Result<Answer, Failure> {
+    pub fn list(&self, items: &[Arc<Stored>], metadata: &Value) -> Result<Answer, Failure> {
         let bytes = match self.accept.shape {
             Shape::Table => {
                 let objects: Vec<Value> =
@@ -110,16 +110,25 @@ impl<'a> View<'a> {
             }
             Shape::Metadata => {
                 let version = format!("meta.k8s.io/{}", self.accept.version);
-                let items = items.iter().map(|item| self.metadata_bytes(item).map(Bytes::from));
-                joined("PartialObjectMetadataList", &version, metadata, items)?
+                joined("PartialObjectMetadataList", &version, metadata, items, |out, item| {
+                    out.extend_from_slice(&self.metadata_bytes(item)?);
+                    Ok(())
+                })?
             }
             Shape::Whole | Shape::Discovery => {
                 let typed = !self.kind.is_custom();
-                let items = items.iter().map(|item| {
+                joined(&self.kind.list_kind, &self.kind.api_version(), metadata, items, |out, item| {
                     let whole = self.whole(item)?;
-                    Ok(if typed { untyped(&whole).unwrap_or(whole) } else { whole })
-                });
-                joined(&self.kind.list_kind, &self.kind.api_version(), metadata, items)?
+                    match untyped(&whole).filter(|_| typed) {
+                        None => out.extend_from_slice(&whole),
+                        Some((fields, rest)) => {
+                            out.push(b'{');
+                            out.extend_from_slice(fields);
+                            out.extend_from_slice(rest);
+                        }
+                    }
+                    Ok(())
+                })?
             }
         };
         Ok(response::written(StatusCode::OK, bytes, self.accept))
@@ -185,8 +194,9 @@ pub fn written(value: &Value) -> Bytes {
 }
 
 /// An item of a list of built-in objects: the list says what it is, the item does not repeat it.
-/// Cuts `apiVersion` and `kind` out of the bytes; `None` when they are not where they are written.
-fn untyped(object: &Bytes) -> Option<Bytes> {
+/// Gives the bytes between `apiVersion` and `kind`, and those after; `None` when they are not where
+/// they are written.
+fn untyped(object: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = object.strip_prefix(br#"{"apiVersion":""#)?;
     let version = rest.iter().position(|byte| *byte == b'"')?;
     let rest = rest.get(version..)?.strip_prefix(br#"","#)?;
@@ -194,11 +204,7 @@ fn untyped(object: &Bytes) -> Option<Bytes> {
     let kind = rest.get(at..)?.strip_prefix(br#""kind":""#)?;
     let end = kind.iter().position(|byte| *byte == b'"')?;
     let tail = kind.get(end..)?.strip_prefix(br#"","#)?;
-    let mut out = Vec::with_capacity(1 + at + tail.len());
-    out.push(b'{');
-    out.extend_from_slice(&rest[..at]);
-    out.extend_from_slice(tail);
-    Some(out.into())
+    Some((&rest[..at], tail))
 }
 
 /// Where the key `kind` of the object itself begins: not within a text, nor within another object.
@@ -228,23 +234,22 @@ fn joined(
     kind: &str,
     api_version: &str,
     metadata: &Value,
-    items: impl Iterator<Item = Result<Bytes, Failure>>,
+    items: &[Arc<Stored>],
+    mut write: impl FnMut(&mut Vec<u8>, &Stored) -> Result<(), Failure>,
 ) -> Result<Bytes, Failure> {
-    let items: Vec<Bytes> = items.collect::<Result<_, _>>()?;
-    let quoted = |text: &str| Cow::<str>::Owned(Value::from(text).to_string());
     let head = format!(
         r#"{{"kind":{},"apiVersion":{},"metadata":{metadata},"items":["#,
-        quoted(kind),
-        quoted(api_version)
+        Value::from(kind),
+        Value::from(api_version)
     );
-    let size = head.len() + 2 + items.iter().map(|item| item.len() + 1).sum::<usize>();
+    let size = head.len() + 2 + items.iter().map(|item| item.value.len() + 1).sum::<usize>();
     let mut out = Vec::with_capacity(size);
     out.extend_from_slice(head.as_bytes());
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(item);
+        write(&mut out, item)?;
     }
     out.extend_from_slice(b"]}");
     Ok(out.into())
@@ -265,7 +270,9 @@ mod tests {
             (r#"{"kind":"Pod"}"#, None),
             (r#"{"apiVersion":"v1","metadata":{}}"#, None),
         ] {
-            let bytes = untyped(&Bytes::from(object)).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
+            let bytes = untyped(object.as_bytes()).map(|(fields, rest)| {
+                format!("{{{}{}", str::from_utf8(fields).unwrap(), str::from_utf8(rest).unwrap())
+            });
             assert_eq!(bytes.as_deref(), expected, "{object}");
         }
     }

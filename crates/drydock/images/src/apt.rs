@@ -148,7 +148,7 @@ impl Suite {
     fn lock(state: &Path, name: &str, report: Report<'_>) -> Result<Suite, PackagesError> {
         let directory = state.join(name);
         let made = || -> io::Result<File> {
-            for below in ["lists/partial", "cache/archives/partial", "none"] {
+            for below in ["lists/partial", "cache/archives/partial", "nothing/partial", "none"] {
                 fs::create_dir_all(directory.join(below))?;
             }
             let lock = File::create(directory.join("lock"))?;
@@ -229,7 +229,10 @@ impl Suite {
 
     fn fetch(&self, packages: &[String], report: Report<'_>) -> Result<Vec<Fetched>, PackagesError> {
         let named: Vec<&str> = packages.iter().map(String::as_str).collect();
-        let planned = self.run("apt-get", &[&["-qq", "-y", "--print-uris", "install"], &named[..]].concat(), report)?;
+        // What was downloaded before is not printed, so this looks into an empty cache.
+        let nothing = format!("Dir::Cache::archives={}", self.directory.join("nothing").display());
+        let plan = [&["-qq", "-y", "-o", &nothing, "--print-uris", "install"], &named[..]].concat();
+        let planned = self.run("apt-get", &plan, report)?;
         let files: Vec<&str> = planned.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         let download = [&["-q", "-y", "-o", "APT::Status-Fd=1", "--download-only", "install"], &named[..]].concat();
         self.run("apt-get", &download, report)?;

@@ -64,8 +64,11 @@ pub enum ArchiveError {
         why: String,
     },
     /// There is no image for this machine in it.
-    #[error("the archive holds no image for linux/{}, only for {0}", config::architecture())]
-    OtherPlatform(String),
+    #[error("the archive holds no image for linux/{here}, only for {others}", here = config::architecture())]
+    OtherPlatform {
+        /// What it holds images for.
+        others: String,
+    },
     /// A layer can't be applied.
     #[error("layer {number} of {of}")]
     Layer {
@@ -257,7 +260,7 @@ impl Archive {
             }
         }
         if images.is_empty() {
-            return Err(ArchiveError::OtherPlatform(others.join(", ")));
+            return Err(ArchiveError::OtherPlatform { others: others.join(", ") });
         }
         Ok(images)
     }
@@ -290,7 +293,7 @@ impl Archive {
             .partition(|image| image.document.is_ours());
         if ours.is_empty() {
             let others = others.iter().map(|i| format!("{}/{}", i.document.os, i.document.architecture));
-            return Err(ArchiveError::OtherPlatform(others.collect::<Vec<_>>().join(", ")));
+            return Err(ArchiveError::OtherPlatform { others: others.collect::<Vec<_>>().join(", ") });
         }
         Ok(ours)
     }

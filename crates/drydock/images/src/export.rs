@@ -196,11 +196,21 @@ fn append<W: Write>(
     size: u64,
     body: impl Read,
 ) -> io::Result<()> {
+    let mut header = header(kind, mode);
+    header.set_size(size);
+    archive.append_data(&mut header, path, body)
+}
+
+/// Root's, without a time.
+fn header(kind: EntryType, mode: u32) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(mode & 0o7777);
-    header.set_size(size);
-    archive.append_data(&mut header, path, body)
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(0);
+    header
 }
 
 fn tree_layer<W: Write>(layer: &mut Builder<W>, tree: &Path) -> io::Result<()> {
@@ -209,11 +219,9 @@ fn tree_layer<W: Write>(layer: &mut Builder<W>, tree: &Path) -> io::Result<()> {
     for path in walk(tree)? {
         let full = tree.join(&path);
         let found = fs::symlink_metadata(&full)?;
-        let mut header = Header::new_gnu();
-        header.set_mode(found.mode() & 0o7777);
+        let mut header = header(EntryType::Regular, found.mode());
         header.set_uid(u64::from(if found.uid() == me.0 { 0 } else { found.uid() }));
         header.set_gid(u64::from(if found.gid() == me.1 { 0 } else { found.gid() }));
-        header.set_size(0);
         if found.is_dir() {
             header.set_entry_type(EntryType::Directory);
             layer.append_data(&mut header, &path, io::empty())?;

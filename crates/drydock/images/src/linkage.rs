@@ -126,8 +126,8 @@ pub(crate) fn needs(file: File) -> io::Result<Needs> {
     let cache = ReadCache::new(file);
     let magic: &[u8] = (&cache).read_bytes_at(0, 5).unwrap_or_default();
     match magic {
-        [0x7f, b'E', b'L', b'F', elf::ELFCLASS64] => read_needs::<elf::FileHeader64<Endianness>>(&cache),
-        [0x7f, b'E', b'L', b'F', elf::ELFCLASS32] => read_needs::<elf::FileHeader32<Endianness>>(&cache),
+        [0x7f, b'E', b'L', b'F', class] if *class == elf::ELFCLASS64.0 => read_needs::<elf::FileHeader64<Endianness>>(&cache),
+        [0x7f, b'E', b'L', b'F', class] if *class == elf::ELFCLASS32.0 => read_needs::<elf::FileHeader32<Endianness>>(&cache),
         _ => Ok(Needs::default()),
     }
 }
@@ -143,8 +143,8 @@ fn read_needs<E: FileHeader<Endian = Endianness>>(data: &ReadCache<File>) -> io:
             needs.loader = Some(String::from_utf8_lossy(loader).into_owned());
         }
         let Some(dynamic) = segment.dynamic(endian, data).map_err(wrong)? else { continue };
-        let value = |tag: u32| {
-            dynamic.iter().find(|d| d.d_tag(endian).into() == u64::from(tag)).map(|d| d.d_val(endian).into())
+        let value = |tag: elf::DynamicTag| {
+            dynamic.iter().find(|d| d.d_tag(endian) == tag).map(|d| d.d_val(endian).into())
         };
         let (Some(address), Some(size)) = (value(elf::DT_STRTAB), value(elf::DT_STRSZ)) else { continue };
         let strings = segments
@@ -158,7 +158,7 @@ fn read_needs<E: FileHeader<Endian = Endianness>>(data: &ReadCache<File>) -> io:
         };
         for entry in dynamic {
             let value: u64 = entry.d_val(endian).into();
-            match u32::try_from(entry.d_tag(endian).into()).unwrap_or(elf::DT_NULL) {
+            match entry.d_tag(endian) {
                 elf::DT_NEEDED => needs.libraries.push(text(value)),
                 elf::DT_RUNPATH | elf::DT_RPATH => needs.search.extend(text(value).split(':').map(str::to_owned)),
                 _ => {}

@@ -48,6 +48,10 @@ pub fn parent(root: &Path, path: &Path, missing: Missing) -> io::Result<Option<(
 pub fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
+        let all = components(&path);
+        if all.back().is_some_and(|last| last == "..") {
+            return walk(root, all, Missing::Refuse);
+        }
         let Some((parent, name)) = parent(root, &path, Missing::Refuse)? else { return Ok(root.to_owned()) };
         let full = parent.join(&name);
         if !fs::symlink_metadata(&full)?.is_symlink() {

@@ -30,7 +30,7 @@ use crate::netlink::Netlink;
 use crate::process::Process;
 use crate::protocol::{Birth, ContainerSetup, Done, Ended, InitRequest, PodAnswer, PodSetup, Started};
 use crate::spawn::{self, Spawned};
-use crate::state::{self, RunningRecord};
+use crate::state::{self, InitRecord, RunningRecord};
 use crate::wire;
 
 /// How many buffers of one output are read before others are looked at: more than a pipe holds, so that nothing
@@ -40,11 +40,8 @@ const TURNS: usize = 8;
 /// Is a pod's init. The connection is told how the setup went.
 pub(crate) fn run(setup: &PodSetup, line: UnixStream) -> ! {
     let code = match prepare(setup, &line) {
-        Ok((init, node_network)) => {
-            let own = std::fs::read_link("/proc/self").ok();
-            let pid = own.and_then(|path| path.to_str()?.parse().ok()).unwrap_or(0);
-            let answer = PodAnswer::Up { pid, node_network_fd: node_network.as_raw_fd() };
-            let told = wire::send(&line, &answer, &[]);
+        Ok(init) => {
+            let told = wire::send(&line, &PodAnswer::Up, &[]);
             drop(line);
             match told.and_then(|()| init.serve()) {
                 Ok(()) => 0,
@@ -68,7 +65,7 @@ pub(crate) fn refuse(line: &UnixStream, step: &str, error: &io::Error) {
     let _gone = wire::send(line, &PodAnswer::Failed { step: step.to_owned(), errno }, &[]);
 }
 
-fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<(Init, OwnedFd), (&'static str, io::Error)> {
+fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<Init, (&'static str, io::Error)> {
     fn at<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> (&'static str, io::Error) {
         move |error| (step, error.into())
     }
@@ -82,6 +79,7 @@ fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<(Init, OwnedFd), (&'st
     let _leader_already = nix::unistd::setsid();
 
     let node_network = open_namespace("net").map_err(at("network namespace"))?;
+    record(setup, &node_network).map_err(at("record"))?;
     let own_pids = open_namespace("pid").map_err(at("PID namespace"))?;
     let node = Netlink::open().map_err(at("netlink"))?;
     nix::sched::unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
@@ -95,7 +93,8 @@ fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<(Init, OwnedFd), (&'st
     let signals =
         SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(at("signals"))?;
     let listener = listen(&setup.directory, "init.sock").map_err(at("socket"))?;
-    let init = Init {
+    Ok(Init {
+        _node_network: node_network,
         share_process_namespace: setup.share_process_namespace,
         own_pids,
         listener,
@@ -103,8 +102,15 @@ fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<(Init, OwnedFd), (&'st
         births: Vec::new(),
         containers: BTreeMap::new(),
         execs: BTreeMap::new(),
-    };
-    Ok((init, node_network))
+    })
+}
+
+/// Writes down who this is, as the node counts.
+fn record(setup: &PodSetup, node_network: &OwnedFd) -> io::Result<()> {
+    let own = std::fs::read_link("/proc/self")?;
+    let pid = own.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    let record = InitRecord { process: Process::of(pid)?, node_network_fd: node_network.as_raw_fd() };
+    state::write(&setup.directory.join("init.json"), &record)
 }
 
 fn network(setup: &PodSetup, node: &Netlink) -> io::Result<()> {
@@ -128,6 +134,8 @@ fn network(setup: &PodSetup, node: &Netlink) -> io::Result<()> {
 }
 
 struct Init {
+    /// Held, so that the node's network is still there for the next node; see [`InitRecord`].
+    _node_network: OwnedFd,
     share_process_namespace: bool,
     own_pids: OwnedFd,
     listener: UnixListener,

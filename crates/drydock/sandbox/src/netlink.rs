@@ -47,12 +47,9 @@ pub(crate) struct Netlink {
 impl Netlink {
     /// Opens one in the current network namespace.
     pub fn open() -> io::Result<Self> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            Some(rustix::net::netlink::ROUTE),
-        )?;
+        // Routing is the protocol that netlink takes when none is said.
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         Ok(Self { socket })
     }
 

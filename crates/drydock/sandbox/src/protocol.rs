@@ -38,7 +38,7 @@ pub(crate) struct PodSetup {
 /// The init's word that the pod is there, or why not.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum PodAnswer {
-    Up { pid: i32, node_network_fd: i32 },
+    Up,
     Failed { step: String, errno: i32 },
 }
 

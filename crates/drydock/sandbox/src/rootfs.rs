@@ -95,18 +95,23 @@ fn writable_tree(setup: &ContainerSetup, root: &Path) -> Result<(), StartError> 
         copy_tree(tree, &upper).map_err(failed)?;
         return rustix::mount::mount_bind(&upper, root).map_err(|error| failed(error.into()));
     }
-    let mut options = b"lowerdir=".to_vec();
-    options.extend(escape(tree));
-    options.extend(b",upperdir=");
-    options.extend(escape(&upper));
-    options.extend(b",workdir=");
-    options.extend(escape(&work));
-    if setup.user_namespace {
-        options.extend(b",userxattr");
-    }
-    let options = CString::new(options).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+    let options = overlay_options(tree, &upper, &work, setup.user_namespace).map_err(failed)?;
     rustix::mount::mount("overlay", root, "overlay", MountFlags::empty(), options.as_c_str())
         .map_err(|error| failed(error.into()))
+}
+
+/// What the kernel is told about an overlay.
+pub(crate) fn overlay_options(lower: &Path, upper: &Path, work: &Path, user: bool) -> io::Result<CString> {
+    let mut options = b"lowerdir=".to_vec();
+    options.extend(escape(lower));
+    options.extend(b",upperdir=");
+    options.extend(escape(upper));
+    options.extend(b",workdir=");
+    options.extend(escape(work));
+    if user {
+        options.extend(b",userxattr");
+    }
+    CString::new(options).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
 /// Overlay's options separate directories by colons and options by commas.

@@ -3,8 +3,9 @@
 //! ```text
 //! <state>/host.json                         the keeper, the cgroups, the link to this machine
 //! <state>/keeper.sock  keeper.log
-//! <state>/pods/<pod>/pod.json               configuration, address, init
-//! <state>/pods/<pod>/init.sock  etc/
+//! <state>/pods/<pod>/pod.json               configuration, address
+//! <state>/pods/<pod>/init.json  init.sock   the init, by itself
+//! <state>/pods/<pod>/etc/                   files that all its containers see
 //! <state>/pods/<pod>/containers/<id>/       config.json, running.json, exit.json, upper/ work/ root/
 //! ```
 //!
@@ -32,7 +33,6 @@ pub(crate) struct HostRecord {
     /// The link in the machine's own network namespace.
     pub uplink: Option<UplinkRecord>,
     pub pod_cidr: Cidr,
-    pub bridge: String,
 }
 
 /// A link outside: its name and number, so that another's of the same name is not taken for it.
@@ -49,11 +49,15 @@ pub(crate) struct PodRecord {
     pub address: Ipv4Addr,
     /// The name of the node's end of the pod's link.
     pub link: String,
-    /// None until the init has said that it runs.
-    pub init: Option<Process>,
-    /// The init's descriptor of the node's network namespace, which it keeps from vanishing.
-    pub node_network_fd: Option<i32>,
     pub cgroups: Vec<PathBuf>,
+}
+
+/// A pod's init, written by itself before anyone is told that it runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct InitRecord {
+    pub process: Process,
+    /// Its descriptor of the node's network namespace, which it keeps from vanishing.
+    pub node_network_fd: i32,
 }
 
 /// A container that runs or has run; how it ended is beside it.
@@ -88,6 +92,10 @@ impl Layout {
 
     pub fn pod_record(&self, id: &str) -> PathBuf {
         self.pod(id).join("pod.json")
+    }
+
+    pub fn init_record(&self, id: &str) -> PathBuf {
+        self.pod(id).join("init.json")
     }
 
     pub fn containers(&self, pod: &str) -> PathBuf {

@@ -1,7 +1,7 @@
 //! One look, without watching and without writing.
 
 use ballast_operator::{Object, settle};
-use ballast_runtime::{Key, LookError, NoEngine, look, look_at_manifest, look_offline};
+use ballast_runtime::{Key, LookError, NoEngine, look, look_at};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -9,16 +9,6 @@ use crate::{
     notebook::{NotebookOperator, notebook},
     support::*,
 };
-
-fn manifest(pages: u32) -> Object {
-    Object::new(json!({
-        "apiVersion": "test.example.com/v1",
-        "kind": "Notebook",
-        "metadata": {"name": "a", "namespace": "default"},
-        "spec": {"pages": pages, "text": "hello"},
-    }))
-    .unwrap()
-}
 
 #[tokio::test]
 async fn a_look_at_what_is_at_rest_shows_no_effects() {
@@ -33,7 +23,7 @@ async fn a_look_at_what_is_at_rest_shows_no_effects() {
 }
 
 #[tokio::test]
-async fn a_look_at_a_manifest_shows_what_would_change_and_changes_nothing() {
+async fn a_look_at_how_it_would_be_shows_what_would_change_and_changes_nothing() {
     let drydock = cluster().await;
     let running = run(&drydock);
     create(&drydock, &notebook("a", 1)).await;
@@ -41,9 +31,10 @@ async fn a_look_at_a_manifest_shows_what_would_change_and_changes_nothing() {
     running.stop().await.unwrap();
     let client = drydock.client();
     let before = drydock.revision();
-    let looked = look_at_manifest(&client, &NotebookOperator, &NoEngine, &manifest(2), Timestamp::now())
-        .await
-        .unwrap();
+    let mut resource = serde_json::to_value(notebooks(&drydock).get("a").await.unwrap()).unwrap();
+    resource["spec"]["pages"] = json!(2);
+    let resource = Object::new(resource).unwrap();
+    let looked = look_at(&client, &NotebookOperator, &NoEngine, &resource, Timestamp::now()).await.unwrap();
     let settled: Vec<String> =
         settle::<NotebookOperator>(&looked.plan, &looked.view).iter().map(ToString::to_string).collect();
     assert!(
@@ -65,11 +56,4 @@ async fn what_is_not_there_is_said_so() {
         look(&drydock.client(), &NotebookOperator, &NoEngine, &key, Timestamp::now()).await.unwrap_err();
     assert!(matches!(error, LookError::Missing(_)));
     assert_eq!(error.to_string(), "there is no Notebook default/nobody");
-}
-
-#[test]
-fn offline_everything_is_to_be_made() {
-    let looked = look_offline(&NotebookOperator, &manifest(2), Timestamp::UNIX_EPOCH).unwrap();
-    let effects = looked.plan.effects::<NotebookOperator>(&looked.view);
-    assert_eq!(effects.len(), 3, "two pages and the status");
 }

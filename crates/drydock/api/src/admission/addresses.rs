@@ -47,7 +47,7 @@ impl Reserved {
 pub(crate) enum Refused {
     #[error("provided IP is already allocated")]
     AddressTaken,
-    #[error("the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/12")]
+    #[error("the provided network does not match the current range")]
     OutsideRange,
     #[error("provided port is already allocated")]
     PortTaken,

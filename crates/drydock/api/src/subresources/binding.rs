@@ -6,67 +6,76 @@ use serde_json::{Value, json};
 use super::read_body;
 use crate::{
     call::Call,
-    failure::Failure,
+    failure::{Failure, GroupResource, OPTIMISTIC_LOCK},
     object::{self, meta},
     response::Answer,
+    write::Attempt,
 };
 
-/// Gives the Pod to the node that the Binding names.
+/// How often a Pod is given to its node again when somebody else was faster.
+const ATTEMPTS: usize = 16;
+
+/// Gives the Pod to the node that the Binding names. Nobody owns what the Binding writes, and it is no
+/// new generation of the Pod.
 pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, Failure> {
     let binding = read_body(call)?;
-    let node = binding["target"]["name"].as_str().unwrap_or_default().to_owned();
-    let target = binding["target"]["kind"].as_str().unwrap_or_default();
-    if node.is_empty() || !matches!(target, "" | "Node") {
-        let error = if node.is_empty() {
-            drydock_schema::FieldError::required("target.name", "")
-        } else {
-            drydock_schema::FieldError::new(
-                drydock_schema::FieldErrorKind::NotSupported,
-                "target.kind",
-                Some(target.into()),
-                r#"supported values: "Node""#,
-            )
-        };
-        return Err(Failure::Invalid {
-            kind: crate::failure::GroupResource::new("", "Binding"),
-            name: call.name().to_owned(),
-            errors: vec![error],
-        });
-    }
-    call.update(Some("binding"), |live| {
-        let mut pod = live.clone();
-        check(call, live, &binding, &node)?;
-        pod["spec"]["nodeName"] = node.clone().into();
+    let node = target(&binding)?;
+    for _ in 0..ATTEMPTS {
+        let stored = call.stored()?;
+        let mut pod = object::read(&call.kind, &stored)?;
+        check(call, &pod, &binding)?;
+        pod["spec"]["nodeName"] = node.into();
         for (key, value) in binding["metadata"]["annotations"].as_object().into_iter().flatten() {
             pod["metadata"]["annotations"][key] = value.clone();
         }
         scheduled(&mut pod, &object::time(call.now));
-        Ok(call.manage(Some(live), pod, Some("binding")))
-    })
-    .await?;
-    let status =
-        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Ok(call.plain(StatusCode::CREATED, &status))
+        if !call.dry_run() {
+            match call.put(stored.revision, pod).await {
+                Ok(_) => {}
+                Err(Attempt::Lost) => continue,
+                Err(Attempt::Failed(failure)) => return Err(failure),
+            }
+        }
+        let status =
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+        return Ok(call.plain(StatusCode::CREATED, &status));
+    }
+    Err(conflict(call, OPTIMISTIC_LOCK))
 }
 
-fn check(call: &Call<'_>, live: &Value, binding: &Value, node: &str) -> Result<(), Failure> {
-    let uid = meta(binding, "uid");
-    if !uid.is_empty() && uid != meta(live, "uid") {
-        return Err(call.conflict(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            meta(live, "uid")
+/// The node that a Binding names.
+fn target(binding: &Value) -> Result<&str, Failure> {
+    let kind = binding["target"]["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "Node") {
+        return Err(Failure::Unexpected(format!(
+            "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
         )));
     }
-    let name = call.name();
-    if object::is_terminating(live) {
-        return Err(call.conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
+    match binding["target"]["name"].as_str() {
+        None | Some("") => Err(Failure::Unexpected("target.name: Required value".into())),
+        Some(node) => Ok(node),
     }
-    let current = live["spec"]["nodeName"].as_str().unwrap_or_default();
-    if !current.is_empty() {
-        return Err(call.conflict(format!("pod {name} is already assigned to node {current:?}")));
+}
+
+fn conflict(call: &Call<'_>, why: impl Into<String>) -> Failure {
+    Failure::Conflict(GroupResource::new("", "pods/binding"), call.name().to_owned(), why.into())
+}
+
+fn check(call: &Call<'_>, pod: &Value, binding: &Value) -> Result<(), Failure> {
+    let (uid, own, name) = (meta(binding, "uid"), meta(pod, "uid"), call.name());
+    if !uid.is_empty() && uid != own {
+        return Err(conflict(
+            call,
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"),
+        ));
     }
-    let _ = node;
-    Ok(())
+    if object::is_terminating(pod) {
+        return Err(conflict(call, format!("pod {name} is being deleted, cannot be assigned to a host")));
+    }
+    match pod["spec"]["nodeName"].as_str() {
+        None | Some("") => Ok(()),
+        Some(node) => Err(conflict(call, format!("pod {name} is already assigned to node {node:?}"))),
+    }
 }
 
 fn scheduled(pod: &mut Value, now: &str) {

@@ -25,10 +25,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, Failure> {
     let eviction = read_body(call)?;
     let name = meta(&eviction, "name");
     if !name.is_empty() && name != call.name() {
-        return Err(Failure::BadRequest(format!(
-            "name in URL does not match name in Eviction object: {name:?} != {:?}",
-            call.name()
-        )));
+        return Err(Failure::BadRequest("name in URL does not match name in Eviction object".into()));
     }
     let pod = object::read_stored(&*call.stored()?)?;
     let options = DeleteOptions::check(&eviction["deleteOptions"])?;

@@ -16,7 +16,7 @@ use crate::{
     call::Call,
     failure::{Failure, GroupResource},
     request::Verb,
-    response::Answer,
+    response::{Answer, ResponseBody},
 };
 
 pub(crate) use scale::scale;
@@ -46,6 +46,11 @@ pub(crate) fn is_on_node(kind: &Kind, name: &str) -> bool {
 pub(crate) fn on_node(call: &Call<'_>, name: &str) -> Result<Answer, Failure> {
     let pod = crate::object::read_stored(&*call.stored()?)?;
     let (pod_name, node) = (call.name(), pod["spec"]["nodeName"].as_str().unwrap_or_default());
+    if node.is_empty() && name == "log" {
+        let mut nothing = http::Response::new(ResponseBody::empty());
+        *nothing.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(nothing);
+    }
     if node.is_empty() {
         return Err(Failure::BadRequest(format!("pod {pod_name} does not have a host assigned")));
     }

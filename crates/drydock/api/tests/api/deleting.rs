@@ -130,7 +130,7 @@ async fn a_scheduled_pod_waits_for_its_node_and_others_go_at_once() {
         .check(
             &format!("POST {PODS}/bound/binding"),
             &binding.to_string(),
-            r#"409 Conflict: Operation cannot be fulfilled on pods "bound": pod bound is already assigned to node "n1""#,
+            r#"409 Conflict: Operation cannot be fulfilled on pods/binding "bound": pod bound is already assigned to node "n1""#,
         )
         .await;
     let waits = cluster.must(&format!("DELETE {PODS}/bound"), Value::Null).await;

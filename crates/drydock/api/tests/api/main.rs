@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on fails")]
 
 mod access;
+mod beginning;
 mod cluster;
 mod crud;
 mod definitions;
@@ -11,5 +12,4 @@ mod hooks;
 mod patching;
 mod paths;
 mod services;
-mod timing;
 mod watching;

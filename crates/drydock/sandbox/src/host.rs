@@ -1,0 +1,453 @@
+//! The host: what all pods of a node share, and what is left of an earlier run.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::abilities::Abilities;
+use crate::cgroup::{self, Cgroups};
+use crate::config::{Cidr, PodConfig};
+use crate::enter::{Entered, Users};
+use crate::error::Error;
+use crate::keeper;
+use crate::netlink::Netlink;
+use crate::network::{self, Addresses};
+use crate::pod::Pod;
+use crate::process::Process;
+use crate::protocol::{KeeperRequest, PodAnswer, PodSetup};
+use crate::state::{self, HostRecord, InitRecord, Layout, PodRecord, UplinkRecord};
+use crate::wire::{self, Line};
+
+/// How long the kernel may take to let go of what a process held.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a host is made of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The pods' addresses.
+    pub pod_cidr: Cidr,
+    /// The link to this machine; only root can have one.
+    pub uplink: Option<Uplink>,
+    /// Pods outlive this process, to be adopted by the next. Otherwise they end with it, however it ends.
+    pub outlive: bool,
+    /// The program to run as the keeper; it must call [`crate::hook`]. None is this program.
+    pub program: Option<PathBuf>,
+}
+
+/// The link that joins the machine and the pods.
+#[derive(Clone, Debug)]
+pub struct Uplink {
+    /// Its name on the machine.
+    pub name: String,
+    /// Further addresses that are reached through the node: the services'.
+    pub routes: Vec<Cidr>,
+}
+
+const BRIDGE: &str = "pods";
+
+/// A node's machine.
+///
+/// # Guarantees
+///
+/// Everything it makes is recorded before it is made, so [`Host::open`] after a crash finds and removes, or takes
+/// over, exactly that. After [`Host::close`] nothing is left but the empty state directory.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub layout: Layout,
+    /// A short name for the state directory, whatever its path.
+    pub directory: fs::File,
+    pub abilities: Abilities,
+    pub cgroups: Option<Cgroups>,
+    pub addresses: Mutex<Addresses>,
+    pub range: Cidr,
+    bridge: u32,
+    outside: Option<OwnedFd>,
+    uplink: Option<UplinkRecord>,
+    /// The keeper's standard input: when it closes, a mortal keeper ends.
+    _lifeline: Option<std::process::ChildStdin>,
+    _lock: fs::File,
+}
+
+impl Host {
+    /// Opens the host in the namespaces that were entered.
+    ///
+    /// When those are an earlier run's, its pods run on and are found by [`Host::adopt`]. Otherwise whatever an
+    /// earlier run left is ended and removed first.
+    ///
+    /// # Errors
+    ///
+    /// When the machine refuses the bridge, the link or the keeper. A cgroup or overlay that it refuses is not an
+    /// error but in [`Host::abilities`].
+    pub fn open(entered: Entered, options: Options) -> Result<Self, Error> {
+        let Entered { state_dir, resumed, root, users, outside, lock } = entered;
+        let layout = Layout { root: state_dir };
+        if !resumed {
+            sweep(&layout, outside.as_ref())?;
+        }
+        fs::create_dir_all(layout.pods()).map_err(Error::machine("making the pods' directory"))?;
+        let earlier: Option<HostRecord> = resumed.then(|| state::read(&layout.host()).ok()).flatten();
+        let range = earlier.as_ref().map_or(options.pod_cidr, |record| record.pod_cidr);
+
+        let cgroups = Cgroups::open(&cgroup_name(&layout.root), root);
+        let wanted = options.uplink.filter(|_| root);
+        let mut record = HostRecord {
+            keeper: None,
+            cgroups: cgroups.as_ref().map(Cgroups::directories).unwrap_or_default(),
+            uplink: wanted.as_ref().map(|uplink| UplinkRecord { name: uplink.name.clone(), index: None }),
+            pod_cidr: range,
+        };
+        let write = |record: &HostRecord| {
+            state::write(&layout.host(), record).map_err(Error::machine("writing the host's record"))
+        };
+        let living = earlier.and_then(|record| record.keeper).filter(Process::alive);
+        record.keeper = living;
+        write(&record)?;
+
+        let bridge = network::bridge(BRIDGE, range).map_err(Error::machine("making the pods' bridge"))?;
+        if let (Some(uplink), Some(outside)) = (&wanted, &outside) {
+            let index = network::uplink(&uplink.name, bridge, range, &uplink.routes, outside)
+                .map_err(Error::machine(format!("making the link {}", uplink.name)))?;
+            record.uplink = Some(UplinkRecord { name: uplink.name.clone(), index: Some(index) });
+            write(&record)?;
+        }
+        let abilities = Abilities::find(&layout.root, root, users, &cgroups);
+        let mut lifeline = None;
+        if record.keeper.is_none() {
+            let (process, stdin) = start_keeper(&layout, options.program.as_deref(), options.outlive)?;
+            record.keeper = Some(process);
+            lifeline = Some(stdin);
+            write(&record)?;
+        }
+        let taken: Vec<Ipv4Addr> = layout
+            .pod_records()
+            .map_err(Error::machine("reading the pods' records"))?
+            .into_iter()
+            .map(|record| record.address)
+            .collect();
+        let directory = fs::File::open(&layout.root).map_err(Error::machine("opening the state directory"))?;
+        let inner = Inner {
+            directory,
+            abilities,
+            cgroups: cgroups.ok(),
+            addresses: Mutex::new(Addresses::new(range, taken)),
+            range,
+            bridge,
+            outside,
+            uplink: record.uplink,
+            _lifeline: lifeline,
+            _lock: lock,
+            layout,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What this machine grants.
+    pub fn abilities(&self) -> &Abilities {
+        &self.inner.abilities
+    }
+
+    /// The node's own address, which every pod reaches.
+    pub fn address(&self) -> Ipv4Addr {
+        network::node_address(self.inner.range)
+    }
+
+    /// The machine's address on the link, where there is one: what pods and node reach it by.
+    pub fn machine_address(&self) -> Option<Ipv4Addr> {
+        self.inner.uplink.as_ref().map(|_| network::machine_address(self.inner.range))
+    }
+
+    /// Connects to an address of the machine, its loopback included, from outside the node's network.
+    ///
+    /// # Errors
+    ///
+    /// Only root can: a user namespace has no way back.
+    pub async fn connect_outside(&self, address: SocketAddr) -> Result<TcpStream, Error> {
+        let Some(outside) = &self.inner.outside else {
+            return Err(Error::Unsupported("the machine's own network can't be reached without root".to_owned()));
+        };
+        let what = || format!("connecting to {address}");
+        let socket = network::inside(outside, || match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        });
+        let socket = socket.and_then(|made| made).map_err(Error::machine(what()))?;
+        socket.connect(address).await.map_err(Error::machine(what()))
+    }
+
+    /// Makes a pod: its namespaces, its address and its init, and nothing in it yet.
+    ///
+    /// # Errors
+    ///
+    /// What was made is removed again.
+    pub async fn create_pod(&self, config: PodConfig) -> Result<Pod, Error> {
+        let inner = &self.inner;
+        if !state::is_name(&config.id) {
+            return Err(Error::Name(format!("{:?} can't be a pod's name", config.id)));
+        }
+        let directory = inner.layout.pod(&config.id);
+        if directory.exists() {
+            return Err(Error::Name(format!("there is a pod {} already", config.id)));
+        }
+        let address = inner
+            .addresses
+            .lock()
+            .take()
+            .ok_or_else(|| Error::Unsupported(format!("all addresses of {} are taken", inner.range)))?;
+        let made = self.make(config, address).await;
+        if made.is_err() {
+            inner.addresses.lock().give_back(address);
+        }
+        made
+    }
+
+    async fn make(&self, config: PodConfig, address: Ipv4Addr) -> Result<Pod, Error> {
+        let inner = &self.inner;
+        let id = config.id.clone();
+        let hostname = config.hostname.clone();
+        let share_process_namespace = config.share_process_namespace;
+        let link = format!("v{:08x}", u32::from(address));
+        let cgroups = inner.cgroups.as_ref().map(|groups| groups.existing(&id, "").all()).unwrap_or_default();
+        let record = PodRecord { config, address, link: link.clone(), cgroups };
+        let written = write_pod(&inner.layout, &record)
+            .and_then(|()| match &inner.cgroups {
+                Some(groups) => groups.pod(&id, &record.config.limits).map(drop),
+                None => Ok(()),
+            })
+            .map_err(Error::machine(format!("preparing pod {id}")));
+        let pod = Pod::new(self.clone(), record);
+        if let Err(error) = written {
+            pod.stop().await?;
+            return Err(error);
+        }
+        let setup = PodSetup {
+            directory: inner.layout.pod(&id),
+            id: id.clone(),
+            hostname,
+            link,
+            bridge: inner.bridge,
+            address,
+            prefix: inner.range.prefix,
+            gateway: self.address(),
+            share_process_namespace,
+            mortal: false,
+        };
+        let request = KeeperRequest::Pod(Box::new(setup));
+        let answer = async {
+            let mut line = Line::call(&inner.path("keeper.sock"), &request, &[]).await?;
+            line.answer::<PodAnswer>().await
+        };
+        let error = match answer.await {
+            Ok(Some((PodAnswer::Up, _))) => return Ok(pod),
+            Ok(Some((PodAnswer::Failed { step, errno }, _))) => {
+                Error::Machine { what: format!("pod {id}: {step}"), source: io::Error::from_raw_os_error(errno) }
+            }
+            Ok(None) => Error::Gone(id),
+            Err(source) => Error::Machine { what: "asking the keeper".to_owned(), source },
+        };
+        pod.stop().await?;
+        Err(error)
+    }
+
+    /// The pods that run or have run here, an earlier run's included. [`Pod::is_alive`] tells them apart.
+    ///
+    /// # Errors
+    ///
+    /// When the state directory can't be read.
+    pub fn adopt(&self) -> Result<Vec<Pod>, Error> {
+        let records = self.inner.layout.pod_records().map_err(Error::machine("reading the pods' records"))?;
+        Ok(records.into_iter().map(|record| Pod::new(self.clone(), record)).collect())
+    }
+
+    /// Ends every pod and the keeper, and removes all that was made.
+    ///
+    /// # Errors
+    ///
+    /// When something does not go away; [`Host::open`] tries again.
+    pub async fn close(self) -> Result<(), Error> {
+        let inner = self.inner;
+        blocking(move || sweep(&inner.layout, inner.outside.as_ref())).await
+    }
+}
+
+impl Inner {
+    /// A path in the state directory that is short enough for a socket's.
+    pub fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.directory.as_raw_fd()))
+    }
+
+    pub fn one_user(&self) -> bool {
+        self.abilities.users == Users::One
+    }
+}
+
+/// Runs what waits for the kernel where it holds up nobody.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Error::Machine { what: "waiting".to_owned(), source: io::Error::other(error) }))
+}
+
+/// A name that tells this state directory's cgroups from another's.
+fn cgroup_name(state: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    // FNV-1a: the same for the same path in every build, which the standard hasher does not promise.
+    let hash = state.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("drydock-{hash:016x}")
+}
+
+fn write_pod(layout: &Layout, record: &PodRecord) -> io::Result<()> {
+    let id = &record.config.id;
+    fs::create_dir_all(layout.containers(id))?;
+    state::write(&layout.pod_record(id), record)?;
+    let etc = layout.pod(id).join("etc");
+    fs::create_dir_all(&etc)?;
+    let hostname = &record.config.hostname;
+    fs::write(etc.join("hostname"), format!("{hostname}\n"))?;
+    let hosts = record.config.hosts.clone().unwrap_or_else(|| {
+        format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{}\t{hostname}\n", record.address)
+    });
+    fs::write(etc.join("hosts"), hosts)?;
+    if let Some(resolv_conf) = &record.config.resolv_conf {
+        fs::write(etc.join("resolv.conf"), resolv_conf)?;
+    }
+    Ok(())
+}
+
+fn start_keeper(
+    layout: &Layout,
+    program: Option<&Path>,
+    outlive: bool,
+) -> Result<(Process, std::process::ChildStdin), Error> {
+    let failed = || Error::machine("starting the keeper");
+    let log = fs::OpenOptions::new().create(true).append(true).open(layout.keeper_log()).map_err(failed())?;
+    let mut child = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
+        .arg(keeper::ARGUMENT)
+        .arg(&layout.root)
+        .arg(if outlive { "lasting" } else { "mortal" })
+        .current_dir("/")
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(failed())?;
+    let pid = i32::try_from(child.id()).unwrap_or(0);
+    let mut word = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut word).map_err(failed())?;
+    }
+    let (true, Some(stdin)) = (word == "ready\n", child.stdin.take()) else {
+        let _gone = child.kill();
+        let _reaped = child.wait();
+        let said = fs::read_to_string(layout.keeper_log()).unwrap_or_default();
+        let said = said.lines().last().unwrap_or("it said nothing");
+        return Err(failed()(io::Error::other(format!("the program is no keeper: {said}"))));
+    };
+    let process = Process::of(pid).map_err(failed())?;
+    // Reaps it whenever it ends; the thread has nothing else to do.
+    std::thread::Builder::new()
+        .name("keeper-reaper".to_owned())
+        .stack_size(64 * 1024)
+        .spawn(move || child.wait())
+        .map_err(failed())?;
+    Ok((process, stdin))
+}
+
+/// Ends and removes what a state directory records.
+fn sweep(layout: &Layout, outside: Option<&OwnedFd>) -> Result<(), Error> {
+    let record: Option<HostRecord> = state::read(&layout.host()).ok();
+    if let Some(keeper) = record.as_ref().and_then(|record| record.keeper.as_ref()).filter(|keeper| keeper.alive()) {
+        // It ends its pods too, also one whose init has not been written down yet.
+        let ended = keeper::connect(&layout.root, "keeper.sock").and_then(|line| {
+            line.set_read_timeout(Some(PATIENCE))?;
+            wire::send(&line, &KeeperRequest::Shutdown, &[])?;
+            wire::receive::<()>(&line).map(drop)
+        });
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the keeper does not answer; it is killed");
+        }
+        if !keeper.kill(PATIENCE) {
+            return Err(Error::machine("ending the keeper")(io::ErrorKind::TimedOut.into()));
+        }
+    }
+    for id in state::names(&layout.pods()).map_err(Error::machine("reading the pods"))? {
+        tear_down(layout, &id, None)?;
+    }
+    if let Some(record) = record {
+        for directory in &record.cgroups {
+            remove_cgroup(directory)?;
+        }
+        if let (Some(uplink), Some(outside)) = (&record.uplink, outside) {
+            network::remove_uplink(&uplink.name, uplink.index, outside)
+                .map_err(Error::machine(format!("removing the link {}", uplink.name)))?;
+        }
+    }
+    for name in ["host.json", "keeper.sock", "keeper.log", "host.new"] {
+        match fs::remove_file(layout.root.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::machine(format!("removing {name}"))(error));
+            }
+            _ => {}
+        }
+    }
+    state::remove_all(&layout.pods()).map_err(Error::machine("removing the pods' directory"))
+}
+
+/// Ends a pod's processes and removes all that is its own.
+pub(crate) fn tear_down(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), Error> {
+    if let Ok(init) = state::read::<InitRecord>(&layout.init_record(id))
+        && !init.process.kill(PATIENCE)
+    {
+        return Err(Error::machine(format!("ending pod {id}"))(io::ErrorKind::TimedOut.into()));
+    }
+    if let Some(link) = link {
+        // The kernel removes it with the pod's network namespace too, but some time later.
+        let removed = Netlink::open().and_then(|node| match node.index(link)? {
+            Some(index) => node.delete(index),
+            None => Ok(()),
+        });
+        match removed {
+            Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()) => {
+                return Err(Error::machine(format!("removing the link {link}"))(error));
+            }
+            _ => {}
+        }
+    }
+    if let Ok(record) = state::read::<PodRecord>(&layout.pod_record(id)) {
+        for directory in &record.cgroups {
+            remove_cgroup(directory)?;
+        }
+    }
+    state::remove_all(&layout.pod(id)).map_err(Error::machine(format!("removing the files of pod {id}")))
+}
+
+/// Removes a cgroup. The kernel takes a moment to notice that the last process is gone.
+pub(crate) fn remove_cgroup(directory: &Path) -> Result<(), Error> {
+    let start = Instant::now();
+    loop {
+        match cgroup::remove(directory) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            other => {
+                return other.map_err(Error::machine(format!("removing the cgroup {}", directory.display())));
+            }
+        }
+    }
+}
