@@ -219,7 +219,12 @@ impl<O: Operator> Run<'_, O> {
             outcome.struck |= order.is_some_and(|order| order.count() > 0);
             cluster.drydock.faults().clear();
             let found = match rested {
-                Err(restless) => vec![(Check::Rest, restless)],
+                // What would be done next says best why.
+                Err(restless) => {
+                    let mut found = vec![(Check::Rest, restless)];
+                    found.extend(self.fixpoint(&cluster, &cluster.state(self.since)).await);
+                    found
+                }
                 Ok(()) => self.look(&cluster, act, before, disturbance, &mut outcome).await,
             };
             if !found.is_empty() {
@@ -265,8 +270,7 @@ impl<O: Operator> Run<'_, O> {
         }
         found.extend(checks::orphans(&operator, &state));
         found.extend(checks::lingering(&state));
-        let now = cluster.clock.timestamp();
-        found.extend(checks::fixpoint(&*self.subject.make, &cluster.service, &state, now).await);
+        found.extend(self.fixpoint(cluster, &state).await);
         found.extend(self.holds(&state, "at rest"));
         if let Some(before) = &before {
             found.extend(self.data(&State::new(&before.snapshot, self.since), &state, &writes, &operator));
@@ -284,6 +288,11 @@ impl<O: Operator> Run<'_, O> {
             self.keep(cluster, act, before, canonical, writes, outcome);
         }
         found
+    }
+
+    async fn fixpoint(&self, cluster: &Cluster, state: &State) -> Vec<Found> {
+        let now = cluster.clock.timestamp();
+        checks::fixpoint(&*self.subject.make, &cluster.service, state, now).await
     }
 
     fn holds(&self, state: &State, when: &str) -> Vec<Found> {

@@ -72,14 +72,27 @@ pub async fn up(up: &Up) -> Result<Stopped, Failure> {
 async fn begin(up: &Up) -> Result<Serving, Failure> {
     kubeconfig::check(&up.kubeconfig)?;
     let drydock = start(&up.place).await?;
-    serve(&drydock, up).await?;
-    say(starting(up, &drydock));
-    let operators = if up.operators { Some(operate(&drydock).await?) } else { None };
-    let kubeconfig = kubeconfig::write(&drydock, &up.kubeconfig)?;
+    match open(&drydock, up).await {
+        Ok((operators, kubeconfig)) => Ok(Serving { drydock, operators, kubeconfig }),
+        Err(failure) => {
+            drydock.shutdown().await;
+            Err(failure)
+        }
+    }
+}
+
+/// Makes a cluster known, and puts the operators into it.
+async fn open(drydock: &Drydock, up: &Up) -> Result<(Option<Running>, Written), Failure> {
+    serve(drydock, up).await?;
+    say(starting(up, drydock));
+    let account = if up.operators { Some(prepare(drydock).await?) } else { None };
+    let kubeconfig = kubeconfig::write(drydock, &up.kubeconfig)?;
+    // The default options open no ports: the API's is the only one.
+    let operators = account.map(|account| operators::run(drydock.client_as(account), Options::default()));
     if up.node {
         say("pods stay Pending: this version of ballast has no node yet (--no-node says that you know)");
     }
-    Ok(Serving { drydock, operators, kubeconfig })
+    Ok((operators, kubeconfig))
 }
 
 /// In order: first those who ask, then the one who answers. The kubeconfig goes last.
@@ -147,14 +160,12 @@ fn starting(up: &Up, drydock: &Drydock) -> String {
     format!("ballast {version}: Kubernetes {kubernetes} at {url}, {kept}; {operators}")
 }
 
-/// Installs what the operators need and runs them, as nobody but their own account.
-async fn operate(drydock: &Drydock) -> Result<Running, Failure> {
-    let installed = install(&drydock.client(), ballast_packaging::foundation())
-        .await
-        .what("can't install the definitions")?;
-    let client = drydock.client_as(account(&installed));
-    // No ports: the API's is the only one.
-    Ok(operators::run(client, Options::default()))
+/// Installs what the operators stand on, and gives the account that they run under: it may do what is shipped, and
+/// nothing else.
+async fn prepare(drydock: &Drydock) -> Result<Identity, Failure> {
+    let foundation = ballast_packaging::foundation();
+    let installed = install(&drydock.client(), foundation).await.what("can't install the definitions")?;
+    Ok(account(&installed))
 }
 
 fn account(installed: &[DynamicObject]) -> Identity {

@@ -25,8 +25,18 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Packages that only the scripts need which would run when a package is installed. They are not run here, so
 /// these count as installed.
 const ASSUMED: &[&str] = &[
-    "adduser", "debconf", "debianutils", "dpkg", "init-system-helpers", "login", "lsb-base", "passwd", "perl",
-    "systemd", "sysvinit-utils", "ucf",
+    "adduser",
+    "debconf",
+    "debianutils",
+    "dpkg",
+    "init-system-helpers",
+    "login",
+    "lsb-base",
+    "passwd",
+    "perl",
+    "systemd",
+    "sysvinit-utils",
+    "ucf",
 ];
 
 /// Suites that security updates are not published for beside.
@@ -65,7 +75,10 @@ impl Mirror {
                 .find(|(uri, said)| *said == label || uri.trim_end_matches('/').ends_with(ending))
                 .map(|(uri, _)| uri.to_owned())
         };
-        Some(Mirror { debian: find("Debian", "/debian")?, security: find("Debian-Security", "/debian-security") })
+        Some(Mirror {
+            debian: find("Debian", "/debian")?,
+            security: find("Debian-Security", "/debian-security"),
+        })
     }
 }
 
@@ -78,11 +91,7 @@ pub struct Apt {
 
 impl Apt {
     /// Keeps its state below `state`. Where no mirror is given, the machine's own is asked for when it is needed.
-    pub fn new(
-        state: PathBuf,
-        mirror: Option<Mirror>,
-        now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    ) -> Apt {
+    pub fn new(state: PathBuf, mirror: Option<Mirror>, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Apt {
         let known = OnceLock::new();
         if let Some(mirror) = mirror {
             let _ = known.set(mirror); // it was empty
@@ -113,7 +122,12 @@ impl Apt {
 }
 
 impl Packages for Apt {
-    fn version(&self, suite: &str, package: &str, report: Report<'_>) -> Result<Option<String>, PackagesError> {
+    fn version(
+        &self,
+        suite: &str,
+        package: &str,
+        report: Report<'_>,
+    ) -> Result<Option<String>, PackagesError> {
         let suite = self.suite(suite, report)?;
         let said = suite.run("apt-cache", &["policy", package], report)?;
         Ok(said
@@ -123,7 +137,12 @@ impl Packages for Apt {
             .map(str::to_owned))
     }
 
-    fn fetch(&self, suite: &str, packages: &[String], report: Report<'_>) -> Result<Vec<Fetched>, PackagesError> {
+    fn fetch(
+        &self,
+        suite: &str,
+        packages: &[String],
+        report: Report<'_>,
+    ) -> Result<Vec<Fetched>, PackagesError> {
         let suite = self.suite(suite, report)?;
         suite.fetch(packages, report).or_else(|error| {
             let now = (self.now)();
@@ -182,7 +201,8 @@ impl Suite {
     }
 
     fn configure(&self, mirror: &Mirror, security: Option<&String>) -> Result<(), PackagesError> {
-        let signed = if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
+        let signed =
+            if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
         let mut sources = format!("deb {signed}{} {} main\n", mirror.debian, self.name);
         if let Some(uri) = security {
             sources.push_str(&format!("deb {signed}{uri} {}-security main\n", self.name));
@@ -202,7 +222,9 @@ impl Suite {
             .map_err(|error| PackagesError::NoProgram { program: "apt-config", error })?;
         let network: String = String::from_utf8_lossy(&dump.stdout)
             .lines()
-            .filter(|line| ["Acquire::http", "Acquire::ForceIP"].iter().any(|setting| line.starts_with(setting)))
+            .filter(|line| {
+                ["Acquire::http", "Acquire::ForceIP"].iter().any(|setting| line.starts_with(setting))
+            })
             .map(|line| format!("{line}\n"))
             .collect();
         let paths: String = [
@@ -234,7 +256,8 @@ impl Suite {
         let plan = [&["-qq", "-y", "-o", &nothing, "--print-uris", "install"], &named[..]].concat();
         let planned = self.run("apt-get", &plan, report)?;
         let files: Vec<&str> = planned.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
-        let download = [&["-q", "-y", "-o", "APT::Status-Fd=1", "--download-only", "install"], &named[..]].concat();
+        let download =
+            [&["-q", "-y", "-o", "APT::Status-Fd=1", "--download-only", "install"], &named[..]].concat();
         self.run("apt-get", &download, report)?;
         files
             .iter()
@@ -342,7 +365,10 @@ mod tests {
             Some(Mirror { debian: debian.to_owned(), security: security.map(str::to_owned) })
         };
         for (targets, expected) in [
-            ("http://a/debian/ \nhttp://a/debian-security/ ", mirror("http://a/debian/", Some("http://a/debian-security/"))),
+            (
+                "http://a/debian/ \nhttp://a/debian-security/ ",
+                mirror("http://a/debian/", Some("http://a/debian-security/")),
+            ),
             ("http://x/cloud/ Cloud\nhttp://a/deb Debian", mirror("http://a/deb", None)),
             ("http://a/ubuntu/ Ubuntu", None),
             ("", None),

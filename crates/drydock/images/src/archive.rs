@@ -203,7 +203,9 @@ impl Archive {
     fn size(&self, name: &str) -> Option<u64> {
         let inside = inner(Path::new(name))?;
         match &self.blobs {
-            Blobs::Directory => fs::metadata(self.path.join(inside)).ok().filter(|m| m.is_file()).map(|m| m.len()),
+            Blobs::Directory => {
+                fs::metadata(self.path.join(inside)).ok().filter(|m| m.is_file()).map(|m| m.len())
+            }
             Blobs::Tar { bodies, .. } => bodies.get(&inside).map(|(_, size)| *size),
         }
     }
@@ -315,7 +317,8 @@ impl Descriptor {
     fn is_index(&self) -> bool {
         matches!(
             self.media_type.as_str(),
-            "application/vnd.oci.image.index.v1+json" | "application/vnd.docker.distribution.manifest.list.v2+json"
+            "application/vnd.oci.image.index.v1+json"
+                | "application/vnd.docker.distribution.manifest.list.v2+json"
         )
     }
 }
@@ -347,7 +350,10 @@ fn names_of(descriptor: &Descriptor) -> Option<String> {
     of("io.containerd.image.name").or_else(|| of("org.opencontainers.image.ref.name"))
 }
 
-fn layers(blobs: Vec<(String, Option<(String, u64)>)>, document: &Document) -> Result<Vec<Layer>, ArchiveError> {
+fn layers(
+    blobs: Vec<(String, Option<(String, u64)>)>,
+    document: &Document,
+) -> Result<Vec<Layer>, ArchiveError> {
     let diff_ids = &document.rootfs.diff_ids;
     if blobs.len() != diff_ids.len() {
         let why = format!("it describes {} layers, and {} are there", diff_ids.len(), blobs.len());
@@ -365,7 +371,11 @@ pub(crate) fn matches(what: &str, found: &str, expected: &str) -> Result<(), Arc
     if found == expected {
         return Ok(());
     }
-    Err(ArchiveError::Mismatch { what: what.to_owned(), expected: expected.to_owned(), found: found.to_owned() })
+    Err(ArchiveError::Mismatch {
+        what: what.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    })
 }
 
 fn blob_name(digest: &str) -> Result<String, ArchiveError> {

@@ -100,7 +100,8 @@ pub(crate) fn apply(
     rules: &Rules<'_>,
     budget: &mut Budget,
 ) -> Result<(), LayerError> {
-    let mut layer = Layer { tree, rules, fresh: HashSet::new(), privileged: rustix::process::geteuid().is_root() };
+    let mut layer =
+        Layer { tree, rules, fresh: HashSet::new(), privileged: rustix::process::geteuid().is_root() };
     tarball::each(stream, |header, body| {
         budget.left = budget.left.checked_sub(1).ok_or(LayerError::TooMany(budget.allowed))?;
         layer.entry(&header, body)
@@ -224,7 +225,10 @@ impl Layer<'_> {
         }
         let removed = name.as_bytes().strip_prefix(WHITEOUT).unwrap_or_default();
         if matches!(removed, b"" | b"." | b"..") {
-            return Err(LayerError::Refused { path: header.path.clone(), what: "it removes a directory from within" });
+            return Err(LayerError::Refused {
+                path: header.path.clone(),
+                what: "it removes a directory from within",
+            });
         }
         clear(&parent.join(OsStr::from_bytes(removed))).map_err(entry)
     }
@@ -251,7 +255,11 @@ impl Layer<'_> {
 
     /// Gives a thing to its owner, where this process may and the owner exists in its user namespace.
     fn own(&self, place: &Path, header: &Header) -> io::Result<()> {
-        if !self.privileged || (header.uid, header.gid) == (0, 0) || header.uid == u32::MAX || header.gid == u32::MAX {
+        if !self.privileged
+            || (header.uid, header.gid) == (0, 0)
+            || header.uid == u32::MAX
+            || header.gid == u32::MAX
+        {
             return Ok(());
         }
         let (uid, gid) = (Uid::from_raw(header.uid), Gid::from_raw(header.gid));

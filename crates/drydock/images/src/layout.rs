@@ -331,8 +331,11 @@ impl Layout {
         let grave = {
             let _lock = self.lock()?;
             let mut references = self.references()?;
-            let gone: Vec<String> =
-                references.iter().filter(|(_, pointer)| &pointer.id == id).map(|(name, _)| name.clone()).collect();
+            let gone: Vec<String> = references
+                .iter()
+                .filter(|(_, pointer)| &pointer.id == id)
+                .map(|(name, _)| name.clone())
+                .collect();
             references.retain(|_, pointer| &pointer.id != id);
             self.write_references(&references)?;
             let grave = self.scratch().join(format!("removed-{}", id.digits()));

@@ -126,8 +126,12 @@ pub(crate) fn needs(file: File) -> io::Result<Needs> {
     let cache = ReadCache::new(file);
     let magic: &[u8] = (&cache).read_bytes_at(0, 5).unwrap_or_default();
     match magic {
-        [0x7f, b'E', b'L', b'F', class] if *class == elf::ELFCLASS64.0 => read_needs::<elf::FileHeader64<Endianness>>(&cache),
-        [0x7f, b'E', b'L', b'F', class] if *class == elf::ELFCLASS32.0 => read_needs::<elf::FileHeader32<Endianness>>(&cache),
+        [0x7f, b'E', b'L', b'F', class] if *class == elf::ELFCLASS64.0 => {
+            read_needs::<elf::FileHeader64<Endianness>>(&cache)
+        }
+        [0x7f, b'E', b'L', b'F', class] if *class == elf::ELFCLASS32.0 => {
+            read_needs::<elf::FileHeader32<Endianness>>(&cache)
+        }
         _ => Ok(Needs::default()),
     }
 }
@@ -152,7 +156,8 @@ fn read_needs<E: FileHeader<Endian = Endianness>>(data: &ReadCache<File>) -> io:
             .find_map(|segment| segment.data_range(endian, data, address, size).ok().flatten())
             .unwrap_or_default();
         let text = |offset: u64| {
-            let rest = usize::try_from(offset).ok().and_then(|offset| strings.get(offset..)).unwrap_or_default();
+            let rest =
+                usize::try_from(offset).ok().and_then(|offset| strings.get(offset..)).unwrap_or_default();
             let end = rest.iter().position(|b| *b == 0).unwrap_or(rest.len());
             String::from_utf8_lossy(rest.get(..end).unwrap_or_default()).into_owned()
         };
@@ -160,7 +165,9 @@ fn read_needs<E: FileHeader<Endian = Endianness>>(data: &ReadCache<File>) -> io:
             let value: u64 = entry.d_val(endian).into();
             match entry.d_tag(endian) {
                 elf::DT_NEEDED => needs.libraries.push(text(value)),
-                elf::DT_RUNPATH | elf::DT_RPATH => needs.search.extend(text(value).split(':').map(str::to_owned)),
+                elf::DT_RUNPATH | elf::DT_RPATH => {
+                    needs.search.extend(text(value).split(':').map(str::to_owned))
+                }
                 _ => {}
             }
         }

@@ -74,11 +74,21 @@ pub trait Packages: Send + Sync {
     ///
     /// # Errors
     /// When the suite can't be looked at.
-    fn version(&self, suite: &str, package: &str, report: Report<'_>) -> Result<Option<String>, PackagesError>;
+    fn version(
+        &self,
+        suite: &str,
+        package: &str,
+        report: Report<'_>,
+    ) -> Result<Option<String>, PackagesError>;
 
     /// The packages and everything they need to run.
     ///
     /// # Errors
     /// When one of them can't be had.
-    fn fetch(&self, suite: &str, packages: &[String], report: Report<'_>) -> Result<Vec<Fetched>, PackagesError>;
+    fn fetch(
+        &self,
+        suite: &str,
+        packages: &[String],
+        report: Report<'_>,
+    ) -> Result<Vec<Fetched>, PackagesError>;
 }

@@ -111,7 +111,11 @@ impl Recipe {
             name: program.name,
             version: Versioned::As(program.version),
             packages: words("libc6 libgcc-s1"),
-            files: vec![RecipeFile { path: program.path, mode: 0o755, source: Source::Local(program.executable) }],
+            files: vec![RecipeFile {
+                path: program.path,
+                mode: 0o755,
+                source: Source::Local(program.executable),
+            }],
             user: program.user,
             entrypoint,
             ports: program.ports,

@@ -93,8 +93,12 @@ impl Store {
         }
         let pointer = |id: &ImageId| {
             let since = (self.inner.options.now)();
-            let pointer =
-                Pointer { id: id.clone(), since, fingerprint: Some(fingerprint.to_owned()), note: note.clone() };
+            let pointer = Pointer {
+                id: id.clone(),
+                since,
+                fingerprint: Some(fingerprint.to_owned()),
+                note: note.clone(),
+            };
             [(reference.tagged(), pointer)]
         };
         let made = self.inner.layout.records()?.into_iter().rev().find(|record| {
@@ -160,9 +164,9 @@ impl Store {
             Versioned::ByPackage(_) => format!("Debian {suite}'s {version}"),
             Versioned::As(_) => format!("version {version}"),
         };
-        let note = choice
-            .difference
-            .map(|missing| format!("Image {:?} can't be had: no {missing}; {taken} is taken", reference.tagged()));
+        let note = choice.difference.map(|missing| {
+            format!("Image {:?} can't be had: no {missing}; {taken} is taken", reference.tagged())
+        });
         Ok(Decision { candidate: choice.candidate.clone(), note })
     }
 
@@ -173,7 +177,8 @@ impl Store {
         wish: &Wish,
         report: Report<'_>,
     ) -> (Vec<Candidate>, Vec<PackagesError>) {
-        let first = recipe.suites.iter().find(|suite| wish.variants.contains(suite)).or(recipe.suites.first());
+        let first =
+            recipe.suites.iter().find(|suite| wish.variants.contains(suite)).or(recipe.suites.first());
         let found = Mutex::new((Vec::new(), Vec::new()));
         let look = |suite: &String| {
             let answer = self.inner.packages.version(suite, package, report);
@@ -200,14 +205,21 @@ impl Store {
                 }
             });
         }
-        let (mut candidates, failures) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (mut candidates, failures) =
+            found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         candidates.sort_by_key(|candidate| recipe.suites.iter().position(|suite| *suite == candidate.suite));
         (candidates, failures)
     }
 
     /// What a name and tag were found to mean, as long as the image is there and its recipe is the same.
-    fn kept(&self, reference: &Reference, fingerprint: Option<&str>) -> Result<Option<(Record, Pointer)>, Error> {
-        let Some(pointer) = self.inner.layout.references()?.remove(&reference.tagged()) else { return Ok(None) };
+    fn kept(
+        &self,
+        reference: &Reference,
+        fingerprint: Option<&str>,
+    ) -> Result<Option<(Record, Pointer)>, Error> {
+        let Some(pointer) = self.inner.layout.references()?.remove(&reference.tagged()) else {
+            return Ok(None);
+        };
         if pointer.fingerprint.is_some() && pointer.fingerprint.as_deref() != fingerprint {
             return Ok(None);
         }
@@ -231,7 +243,9 @@ impl Store {
         present: bool,
     ) -> Result<Resolved, Error> {
         match note {
-            Some(note) if self.inner.options.strict => Err(Error::NotExact { image: reference.to_string(), note }),
+            Some(note) if self.inner.options.strict => {
+                Err(Error::NotExact { image: reference.to_string(), note })
+            }
             note => Ok(self.resolved(record, note, present)),
         }
     }

@@ -99,7 +99,8 @@ fn walk(root: &Path, mut ahead: VecDeque<OsString>, missing: Missing) -> io::Res
         if inside.len() > DEEPEST {
             return Err(io::Error::other(format!("more than {DEEPEST} directories deep")));
         }
-        let here: PathBuf = std::iter::once(root.as_os_str()).chain(inside.iter().map(OsString::as_os_str)).collect();
+        let here: PathBuf =
+            std::iter::once(root.as_os_str()).chain(inside.iter().map(OsString::as_os_str)).collect();
         match fs::symlink_metadata(&here) {
             Ok(found) if found.is_dir() => {}
             Ok(found) if found.is_symlink() => {

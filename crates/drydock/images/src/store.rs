@@ -250,7 +250,8 @@ impl Store {
     fn find(&self, image: &str) -> Result<ImageId, Error> {
         let records = self.inner.layout.records()?;
         let digits = image.strip_prefix("sha256:").unwrap_or(image);
-        let mut begun = records.iter().filter(|record| digits.len() >= 4 && record.id.digits().starts_with(digits));
+        let mut begun =
+            records.iter().filter(|record| digits.len() >= 4 && record.id.digits().starts_with(digits));
         match (begun.next(), begun.next()) {
             (Some(record), None) => return Ok(record.id.clone()),
             (Some(_), Some(_)) => return Err(Error::Ambiguous(image.to_owned())),
@@ -270,7 +271,12 @@ impl Store {
     /// # Errors
     /// When the archive is damaged, incomplete, hostile, or too large. Nothing of the image in question is left
     /// then.
-    pub fn import(&self, path: &Path, name: Option<&Reference>, report: Report<'_>) -> Result<Vec<Imported>, Error> {
+    pub fn import(
+        &self,
+        path: &Path,
+        name: Option<&Reference>,
+        report: Report<'_>,
+    ) -> Result<Vec<Imported>, Error> {
         let failed = |error| Error::Import { path: path.to_owned(), error };
         let layout = &self.inner.layout;
         let archive =
@@ -302,11 +308,13 @@ impl Store {
         let failed = |error| Error::Import { path: path.to_owned(), error };
         let layout = &self.inner.layout;
         let now = (self.inner.options.now)();
-        let what = || ArchiveError::Document { what: "manifest".to_owned(), why: "it has no digest".to_owned() };
+        let what =
+            || ArchiveError::Document { what: "manifest".to_owned(), why: "it has no digest".to_owned() };
         let id = ImageId::parse(&image.id).ok_or_else(|| failed(what()))?;
         let tagged: Vec<String> = references.iter().map(Reference::tagged).collect();
         let pointer = Pointer { id: id.clone(), since: now, fingerprint: None, note: None };
-        let pointers: Vec<(String, Pointer)> = tagged.iter().map(|name| (name.clone(), pointer.clone())).collect();
+        let pointers: Vec<(String, Pointer)> =
+            tagged.iter().map(|name| (name.clone(), pointer.clone())).collect();
         if layout.record(&id)?.is_some() {
             layout.refer(&pointers)?;
             return Ok(Imported { id, references: tagged });

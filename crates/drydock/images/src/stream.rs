@@ -59,7 +59,10 @@ impl<R: BufRead> Read for Frames<R> {
             }
             match self.decoder.init(&mut self.source) {
                 Ok(()) => self.within = true,
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
                     io::copy(&mut (&mut self.source).take(u64::from(length)), &mut io::sink())?;
                 }
                 Err(error) => return Err(io::Error::other(error)),
@@ -130,7 +133,8 @@ mod tests {
         let mut left = 3;
         let text = io::read_to_string(Metered { inner: &b"abc"[..], left: &mut left, allowed: 3 }).unwrap();
         assert_eq!((text.as_str(), left), ("abc", 0));
-        let error = io::read_to_string(Metered { inner: &b"d"[..], left: &mut left, allowed: 3 }).unwrap_err();
+        let error =
+            io::read_to_string(Metered { inner: &b"d"[..], left: &mut left, allowed: 3 }).unwrap_err();
         assert_eq!(error.to_string(), "the image holds more than 3 bytes");
     }
 }

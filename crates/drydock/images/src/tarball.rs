@@ -50,7 +50,10 @@ struct Extensions {
 }
 
 /// Calls `visit` with every entry and its body, in order. The first error ends it.
-pub(crate) fn each<R, E>(reader: R, mut visit: impl FnMut(Header, &mut dyn Read) -> Result<(), E>) -> Result<(), E>
+pub(crate) fn each<R, E>(
+    reader: R,
+    mut visit: impl FnMut(Header, &mut dyn Read) -> Result<(), E>,
+) -> Result<(), E>
 where
     R: Read,
     E: From<io::Error>,
@@ -89,7 +92,12 @@ fn header<R: Read>(entry: &tar::Entry<'_, R>, extensions: Extensions) -> io::Res
         EntryType::Link => Kind::Hardlink(to_path(link())),
         EntryType::Char | EntryType::Block | EntryType::Fifo => Kind::Special,
         EntryType::GNUSparse => return Err(damaged("it has a sparse file, which images don't")),
-        other => return Err(damaged(&format!("it has an entry of the unknown type {:?}", other.as_byte() as char))),
+        other => {
+            return Err(damaged(&format!(
+                "it has an entry of the unknown type {:?}",
+                other.as_byte() as char
+            )));
+        }
     };
     let size = raw.entry_size()?;
     if extensions.size.is_some_and(|extended| extended != size) {
@@ -135,8 +143,10 @@ fn read_pax(mut bytes: &[u8], into: &mut Extensions) -> io::Result<()> {
     while !bytes.is_empty() {
         let space = bytes.iter().position(|b| *b == b' ').ok_or_else(wrong)?;
         let (digits, _) = bytes.split_at(space);
-        let length: usize = std::str::from_utf8(digits).ok().and_then(|d| d.parse().ok()).ok_or_else(wrong)?;
-        let body = bytes.get(space + 1..length).and_then(|body| body.strip_suffix(b"\n")).ok_or_else(wrong)?;
+        let length: usize =
+            std::str::from_utf8(digits).ok().and_then(|d| d.parse().ok()).ok_or_else(wrong)?;
+        let body =
+            bytes.get(space + 1..length).and_then(|body| body.strip_suffix(b"\n")).ok_or_else(wrong)?;
         let equals = body.iter().position(|b| *b == b'=').ok_or_else(wrong)?;
         let (key, value) = body.split_at(equals);
         let value = value.get(1..).unwrap_or_default();
@@ -147,7 +157,9 @@ fn read_pax(mut bytes: &[u8], into: &mut Extensions) -> io::Result<()> {
             b"size" => into.size = Some(number().ok_or_else(wrong)?),
             b"uid" => into.uid = number().and_then(|id| u32::try_from(id).ok()),
             b"gid" => into.gid = number().and_then(|id| u32::try_from(id).ok()),
-            _ if key.starts_with(b"GNU.sparse") => return Err(damaged("it has a sparse file, which images don't")),
+            _ if key.starts_with(b"GNU.sparse") => {
+                return Err(damaged("it has a sparse file, which images don't"));
+            }
             _ => {}
         }
         bytes = bytes.get(length..).unwrap_or_default();

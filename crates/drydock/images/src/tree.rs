@@ -90,7 +90,12 @@ pub enum TreeError {
 }
 
 /// Makes the tree of `recipe` in the empty directory `tree`.
-pub(crate) fn make(tree: &Path, recipe: &Recipe, packages: &[Fetched], report: Report<'_>) -> Result<(), TreeError> {
+pub(crate) fn make(
+    tree: &Path,
+    recipe: &Recipe,
+    packages: &[Fetched],
+    report: Report<'_>,
+) -> Result<(), TreeError> {
     skeleton(tree)?;
     let mut budget = Budget::new(&Limits::default());
     for (fetched, number) in packages.iter().zip(1..) {
@@ -104,7 +109,8 @@ pub(crate) fn make(tree: &Path, recipe: &Recipe, packages: &[Fetched], report: R
         write(tree, file).map_err(|error| TreeError::Make { path, error })?;
     }
     if let Some(busybox) = &recipe.busybox {
-        link_applets(tree, busybox).map_err(|error| TreeError::Make { path: PathBuf::from(busybox), error })?;
+        link_applets(tree, busybox)
+            .map_err(|error| TreeError::Make { path: PathBuf::from(busybox), error })?;
     }
     report(&Progress::Check);
     for program in recipe.entrypoint.first().into_iter().chain(recipe.command.first()) {

@@ -65,7 +65,8 @@ pub fn lookup(tree: &Path, user: &str) -> Result<Identity, UnknownUser> {
             .ok_or_else(|| UnknownUser::Group(group.to_owned()))?,
     };
     let member = |line: &&String| !name.is_empty() && field(line, 3).split(',').any(|member| member == name);
-    let mut others: Vec<u32> = groups.iter().filter(member).filter_map(|line| field(line, 2).parse().ok()).collect();
+    let mut others: Vec<u32> =
+        groups.iter().filter(member).filter_map(|line| field(line, 2).parse().ok()).collect();
     others.retain(|other| *other != gid);
     let home = entry.map(|line| field(line, 5)).filter(|home| home.starts_with('/')).unwrap_or("/");
     Ok(Identity { uid, gid, groups: others, home: home.to_owned() })
@@ -100,7 +101,8 @@ mod tests {
             "root:x:0:0:root:/root:/bin/sh\nmemcache:x:11211:11212::/home/m:/bin/false\n",
         )
         .unwrap();
-        fs::write(temp.path().join("etc/group"), "root:x:0:\nmemcache:x:11212:\nlog:x:4:a,memcache\n").unwrap();
+        fs::write(temp.path().join("etc/group"), "root:x:0:\nmemcache:x:11212:\nlog:x:4:a,memcache\n")
+            .unwrap();
         let id = |uid, gid, groups: &[u32], home: &str| {
             Ok(Identity { uid, gid, groups: groups.to_vec(), home: home.to_owned() })
         };

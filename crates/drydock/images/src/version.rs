@@ -25,8 +25,13 @@ impl Version {
     /// does not begin with a number.
     pub fn parse(text: &str) -> Option<Version> {
         let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-        let numbers: Vec<u64> =
-            text.get(..end)?.trim_end_matches('.').split('.').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let numbers: Vec<u64> = text
+            .get(..end)?
+            .trim_end_matches('.')
+            .split('.')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .ok()?;
         Some(Version(numbers))
     }
 
@@ -79,7 +84,10 @@ pub struct Wish {
 impl Wish {
     /// Takes a tag apart.
     pub fn of_tag(tag: &str) -> Wish {
-        let bare = tag.strip_prefix('v').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())).unwrap_or(tag);
+        let bare = tag
+            .strip_prefix('v')
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            .unwrap_or(tag);
         let (head, rest) = bare.split_once('-').map_or((bare, ""), |(head, rest)| (head, rest));
         let whole = head.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let (version, variants) = match Version::parse(head).filter(|_| whole) {
@@ -107,12 +115,13 @@ pub fn choose<'a>(wish: &Wish, candidates: &'a [Candidate], variants: &[String])
     let elsewhere = |c: &Candidate| suite.is_some_and(|suite| &c.suite != suite);
     let candidate = match &wish.version {
         None => candidates.iter().min_by_key(|c| elsewhere(c))?,
-        Some(version) => {
-            candidates.iter().min_by_key(|c| (distance(version, &c.version), elsewhere(c)))?
-        }
+        Some(version) => candidates.iter().min_by_key(|c| (distance(version, &c.version), elsewhere(c)))?,
     };
-    let missing_version =
-        wish.version.as_ref().filter(|version| !version.begins(&candidate.version)).map(|v| format!("version {v}"));
+    let missing_version = wish
+        .version
+        .as_ref()
+        .filter(|version| !version.begins(&candidate.version))
+        .map(|v| format!("version {v}"));
     let missing_variants = wish
         .variants
         .iter()
@@ -177,7 +186,11 @@ mod tests {
             ("1.6.38rc1", "trixie", Some("variant \"1.6.38rc1\"")),
         ] {
             let choice = choose(&Wish::of_tag(tag), &memcached, &["slim".to_owned()]).unwrap();
-            assert_eq!((choice.candidate.suite.as_str(), choice.difference.as_deref()), (taken, difference), "{tag}");
+            assert_eq!(
+                (choice.candidate.suite.as_str(), choice.difference.as_deref()),
+                (taken, difference),
+                "{tag}"
+            );
         }
     }
 

@@ -66,7 +66,10 @@ fn layers_are_applied_in_order_with_what_they_take_away() {
     }
     let mode = |path: &str| fs::metadata(tree.join(path)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("usr/bin/tool"), mode("tmp"), mode("")), (0o755, 0o1777, 0o755));
-    assert_eq!((resolved.config.command, resolved.config.user), (vec!["/hello".to_owned()], "5:6".to_owned()));
+    assert_eq!(
+        (resolved.config.command, resolved.config.user),
+        (vec!["/hello".to_owned()], "5:6".to_owned())
+    );
     assert!(resolved.image_id.starts_with("docker.io/library/archive@sha256:"), "{}", resolved.image_id);
     assert_eq!(machine.resolve(&resolved.image_id, Pull::Never).unwrap().id, resolved.id);
     assert_eq!(fs::read_dir(machine.path("making")).unwrap().count(), 0);
@@ -89,7 +92,10 @@ fn an_archive_may_be_compressed_or_a_directory() {
         fs::write(path, body).unwrap();
     }
     let imported = machine.store.import(&directory, None, &silently).unwrap();
-    assert_eq!((&imported[0].id, &imported[0].references[..]), (&id, &["docker.io/library/my:latest".to_owned()][..]));
+    assert_eq!(
+        (&imported[0].id, &imported[0].references[..]),
+        (&id, &["docker.io/library/my:latest".to_owned()][..])
+    );
     assert_eq!(machine.store.list().unwrap().len(), 1, "the same image has one tree and two names");
 }
 
@@ -129,7 +135,11 @@ fn what_is_written_is_read_back_under_the_same_id() {
     let machine = Machine::new(|_| {});
     let files = [
         FileEntry { path: "/usr/bin/tool".into(), mode: 0o755, content: Content::Bytes(b"x".to_vec()) },
-        FileEntry { path: format!("/{}", "long/".repeat(30)).into(), mode: 0o644, content: Content::Bytes(vec![]) },
+        FileEntry {
+            path: format!("/{}", "long/".repeat(30)).into(),
+            mode: 0o644,
+            content: Content::Bytes(vec![]),
+        },
     ];
     let config = Config {
         entrypoint: vec!["/usr/bin/tool".into()],
@@ -141,7 +151,10 @@ fn what_is_written_is_read_back_under_the_same_id() {
     let mut bytes = Vec::new();
     let written = write_oci_archive(&mut bytes, &Contents::Files(&files), &config, &name).unwrap();
     let imported = machine.import(&bytes).unwrap();
-    assert_eq!((imported[0].id.as_str(), &imported[0].references[..]), (&*written.id, &["example.com/tool:1.0".to_owned()][..]));
+    assert_eq!(
+        (imported[0].id.as_str(), &imported[0].references[..]),
+        (&*written.id, &["example.com/tool:1.0".to_owned()][..])
+    );
     let resolved = machine.resolve("example.com/tool:1.0", Pull::Never).unwrap();
     assert_eq!(resolved.config, config);
     assert_eq!(read(&resolved.tree, "usr/bin/tool"), "x");
@@ -196,12 +209,14 @@ fn a_damaged_archive_is_named_as_that_and_leaves_nothing() {
         ),
         (
             "other machines",
-            Layout::with(&[], |_, entry| entry["platform"] = json!({"os": "plan9", "architecture": "mips"})).archive(),
+            Layout::with(&[], |_, entry| entry["platform"] = json!({"os": "plan9", "architecture": "mips"}))
+                .archive(),
             "only for plan9/mips",
         ),
         (
             "layers that are not described",
-            Layout::with(&[(layer.clone(), layer.clone())], |config, _| config["rootfs"] = json!({})).archive(),
+            Layout::with(&[(layer.clone(), layer.clone())], |config, _| config["rootfs"] = json!({}))
+                .archive(),
             "it describes 0 layers, and 1 are there",
         ),
     ] {
@@ -231,9 +246,13 @@ fn an_index_that_contains_itself_ends() {
 #[test]
 fn an_image_in_use_is_not_removed() {
     let machine = Machine::new(|_| {});
-    let id = machine.import(&Layout::of(Tar::new().file("hello", "x").done()).archive()).unwrap()[0].id.clone();
+    let id =
+        machine.import(&Layout::of(Tar::new().file("hello", "x").done()).archive()).unwrap()[0].id.clone();
     let in_use = BTreeSet::from([id.clone()]);
-    assert_eq!(machine.store.remove("archive", &in_use).unwrap_err().to_string(), format!("the image {id} is in use"));
+    assert_eq!(
+        machine.store.remove("archive", &in_use).unwrap_err().to_string(),
+        format!("the image {id} is in use")
+    );
     let nobody = BTreeSet::new();
     let error = machine.store.remove("other:1", &nobody).unwrap_err();
     assert_eq!(error.to_string(), "there is no image \"other:1\"");

@@ -29,7 +29,8 @@ fn check(layer: Vec<u8>) -> Result<PathBuf, String> {
         }
         Ok(_) => {
             let tree = machine.resolve("archive", Pull::Never).unwrap().tree;
-            let mut kept: Vec<_> = fs::read_dir(tree.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            let mut kept: Vec<_> =
+                fs::read_dir(tree.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
             kept.sort();
             assert_eq!(kept, ["image.json", "tree"]);
             Ok(tree)
@@ -51,7 +52,11 @@ fn what_leads_out_of_the_image_is_refused() {
         ("a whiteout of itself", Tar::new().file("a/b", "").file("a/.wh..", ""), "from within"),
         ("a whiteout of the parent", Tar::new().file("a/b", "").file("a/.wh...", ""), "from within"),
         ("a file as a directory", Tar::new().file("a", "").file("a/b", ""), "can't be unpacked"),
-        ("links in a circle", Tar::new().symlink("a", "b").symlink("b", "a").file("a/x", ""), "can't be unpacked"),
+        (
+            "links in a circle",
+            Tar::new().symlink("a", "b").symlink("b", "a").file("a/x", ""),
+            "can't be unpacked",
+        ),
         ("an unknown type", Tar::new().entry(tar::EntryType::new(b'?'), "x", "", 0, b""), "unknown type"),
         ("a sparse file", Tar::new().entry(tar::EntryType::GNUSparse, "x", "", 0, b""), "sparse"),
         (
@@ -64,7 +69,11 @@ fn what_leads_out_of_the_image_is_refused() {
             Tar::new().entry(tar::EntryType::XHeader, "x", "", 0, b"11 size=99\n").file("x", "abc"),
             "two sizes",
         ),
-        ("a record that lies", Tar::new().entry(tar::EntryType::XHeader, "x", "", 0, b"99 a=b\n"), "can't be read"),
+        (
+            "a record that lies",
+            Tar::new().entry(tar::EntryType::XHeader, "x", "", 0, b"99 a=b\n"),
+            "can't be read",
+        ),
     ] {
         let error = check(layer.done()).unwrap_err();
         assert!(error.contains(said), "{what}: {error}");
@@ -114,7 +123,18 @@ enum Piece {
 }
 
 fn path() -> impl Strategy<Value = String> {
-    let word = prop::sample::select(vec!["a", "b", "c", "..", ".", "", "outside", "secret", ".wh.a", ".wh..wh..opq"]);
+    let word = prop::sample::select(vec![
+        "a",
+        "b",
+        "c",
+        "..",
+        ".",
+        "",
+        "outside",
+        "secret",
+        ".wh.a",
+        ".wh..wh..opq",
+    ]);
     prop::collection::vec(word, 1..5).prop_map(|words| words.join("/"))
 }
 

@@ -97,7 +97,11 @@ fn the_tree_is_one_that_its_entrypoint_runs_in() {
     assert!(resolved.is_ok());
     let resolved = machine.resolve("memcached", Pull::IfNotPresent).unwrap();
     let read = |path: &str| fs::read_to_string(resolved.tree.join(path)).ok();
-    assert_eq!(read("usr/lib/tool/memcached").as_deref(), Some("1.6.38-1"), "what a package has in /lib is in /usr/lib");
+    assert_eq!(
+        read("usr/lib/tool/memcached").as_deref(),
+        Some("1.6.38-1"),
+        "what a package has in /lib is in /usr/lib"
+    );
     assert_eq!(fs::read_link(resolved.tree.join("lib")).unwrap(), Path::new("usr/lib"));
     assert_eq!(read("usr/share/doc/x/copyright").as_deref(), Some("free"));
     assert_eq!(read("usr/share/doc/x/README"), None);
@@ -265,7 +269,10 @@ fn a_program_of_this_machine_becomes_an_image_and_a_new_one_when_it_changes() {
         options.recipes = vec![Recipe::of_program(program)];
     });
     let one = machine.resolve("prgcont/gordon:v1.0", Pull::IfNotPresent).unwrap();
-    assert_eq!((one.image_id.as_str(), one.note), (&*format!("docker.io/prgcont/gordon:1.0@{}", one.id), None));
+    assert_eq!(
+        (one.image_id.as_str(), one.note),
+        (&*format!("docker.io/prgcont/gordon:1.0@{}", one.id), None)
+    );
     assert_eq!(one.config.entrypoint, ["/usr/local/bin/web", "gordon"]);
     fs::write(&executable, "other").unwrap();
     let two = machine.resolve("prgcont/gordon:v1.0", Pull::IfNotPresent).unwrap();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use drydock_images::{
-    Error, Fetched, Imported, Options, Package, Packages, PackagesError, Progress, Pull, Reference, Report, Resolved,
-    Store, silently,
+    Error, Fetched, Imported, Options, Package, Packages, PackagesError, Progress, Pull, Reference, Report,
+    Resolved, Store, silently,
 };
 use jiff::{SignedDuration, Timestamp};
 use ring::digest::{SHA256, digest};
@@ -73,8 +73,10 @@ pub struct Pretended {
 
 impl Pretended {
     pub fn new(versions: &[(&str, &str, &str)]) -> Arc<Pretended> {
-        let versions =
-            versions.iter().map(|(suite, name, v)| (((*suite).into(), (*name).into()), (*v).into())).collect();
+        let versions = versions
+            .iter()
+            .map(|(suite, name, v)| (((*suite).into(), (*name).into()), (*v).into()))
+            .collect();
         let debs = tempfile::tempdir().unwrap();
         Arc::new(Pretended { versions: Mutex::new(versions), asked: Mutex::default(), debs })
     }
@@ -94,7 +96,12 @@ impl Packages for Pretended {
         }
     }
 
-    fn fetch(&self, suite: &str, packages: &[String], report: Report<'_>) -> Result<Vec<Fetched>, PackagesError> {
+    fn fetch(
+        &self,
+        suite: &str,
+        packages: &[String],
+        report: Report<'_>,
+    ) -> Result<Vec<Fetched>, PackagesError> {
         self.asked.lock().unwrap().push(format!("fetch {suite}"));
         let versions = self.versions.lock().unwrap();
         packages
@@ -102,7 +109,8 @@ impl Packages for Pretended {
             .zip(1..)
             .map(|(name, number)| {
                 report(&Progress::Download { number, of: packages.len() });
-                let version = versions.get(&(suite.to_owned(), name.clone())).ok_or(PackagesError::NoMirror)?;
+                let version =
+                    versions.get(&(suite.to_owned(), name.clone())).ok_or(PackagesError::NoMirror)?;
                 let file = self.debs.path().join(format!("{name}_{version}.deb"));
                 build(&self.debs.path().join("build"), name, version, &file);
                 Ok(Fetched { package: Package { name: name.clone(), version: version.clone() }, file })
@@ -116,8 +124,9 @@ fn build(directory: &Path, name: &str, version: &str, deb: &Path) {
     for below in ["DEBIAN", "lib/tool", "usr/share/doc/x"] {
         std::fs::create_dir_all(directory.join(below)).unwrap();
     }
-    let control =
-        format!("Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: x <x@x>\nDescription: x\n");
+    let control = format!(
+        "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: x <x@x>\nDescription: x\n"
+    );
     std::fs::write(directory.join("DEBIAN/control"), control).unwrap();
     std::fs::write(directory.join("lib/tool").join(name), version).unwrap();
     std::fs::write(directory.join("usr/share/doc/x/copyright"), "free").unwrap();
@@ -234,9 +243,9 @@ impl Layout {
     }
 
     pub fn archive(&self) -> Vec<u8> {
-        self.files.iter().fold(Tar::new(), |tar, (name, body)| {
-            tar.entry(tar::EntryType::Regular, name, "", 0o644, body)
-        })
-        .done()
+        self.files
+            .iter()
+            .fold(Tar::new(), |tar, (name, body)| tar.entry(tar::EntryType::Regular, name, "", 0o644, body))
+            .done()
     }
 }

@@ -1,0 +1,152 @@
+//! The owner of pods is killed; the next one takes them over, or removes them.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use drydock_sandbox::{Host, PodConfig, Process};
+
+use crate::Setting;
+use crate::checks::Place;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+fn place(host: Host, directory: &Path) -> Place {
+    Place { host, directory: directory.to_owned() }
+}
+
+/// Makes pods, says who runs in them, and waits to be killed.
+pub fn own(setting: Setting, directory: &Path) -> ExitCode {
+    let place = place(crate::open(setting, directory, false), directory);
+    runtime().block_on(async {
+        let pod = place.host.create_pod(PodConfig { note: "mine".to_owned(), ..PodConfig::named("pod") }).await.unwrap();
+        let talks = "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.01; done";
+        let talker = pod.start(place.container("talks", &["sh", "-c", talks])).await.unwrap();
+        let ends = pod.start(place.container("ends", &["sh", "-c", "sleep 0.5; exit 9"])).await.unwrap();
+        println!("{} {}", talker.pid(), ends.pid());
+        std::future::pending::<()>().await;
+    });
+    ExitCode::SUCCESS
+}
+
+/// Finds the pods again, with their logs and exit codes.
+pub fn adopt(setting: Setting, directory: &Path) -> ExitCode {
+    let place = place(crate::open(setting, directory, true), directory);
+    runtime().block_on(async {
+        let pods = place.host.adopt().unwrap();
+        let [pod] = pods.as_slice() else { panic!("one pod was made, {} were found", pods.len()) };
+        assert!(pod.is_alive());
+        assert_eq!((pod.id(), pod.config().note.as_str()), ("pod", "mine"));
+        let containers = pod.containers().unwrap();
+        let find = |id: &str| containers.iter().find(|container| container.id() == id).unwrap().clone();
+        assert_eq!(find("ends").wait().await.unwrap().code, 9, "also when it ended while nobody looked");
+        assert_eq!(find("ends").config().unwrap().args[0], "sh");
+        let lines = place.lines("talks").lines().count();
+        let start = Instant::now();
+        while place.lines("talks").lines().count() <= lines {
+            assert!(start.elapsed() < Duration::from_secs(10), "the log goes on");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (_, text) = place.script(pod, "new", "echo started in an adopted pod").await;
+        assert_eq!(text, "started in an adopted pod\n");
+        let other = place.pod("other").await;
+        assert_ne!(other.address(), pod.address());
+        let (exit, _) = place.script(&other, "ping", &format!("nc -w 1 {} 1; exit 3", pod.address())).await;
+        assert_eq!(exit.code, 3);
+        find("talks").signal(9).await.unwrap();
+        assert_eq!(find("talks").wait().await.unwrap().signal, Some(9));
+        place.host.close().await.unwrap();
+    });
+    ExitCode::SUCCESS
+}
+
+/// Starts anew, which ends what an earlier run left.
+pub fn sweep(setting: Setting, directory: &Path) -> ExitCode {
+    let host = crate::open(setting, directory, false);
+    assert!(host.adopt().unwrap().is_empty());
+    runtime().block_on(async { host.close().await.unwrap() });
+    ExitCode::SUCCESS
+}
+
+struct Owner {
+    node: Child,
+    /// Everything that runs for it: containers, inits, the keeper.
+    processes: Vec<Process>,
+    keeper: Process,
+}
+
+fn start_owner(setting: Setting, directory: &Path) -> Owner {
+    let mut node = outside(setting, "own", directory).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(node.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut processes: Vec<Process> =
+        line.split_whitespace().map(|pid| Process::of(pid.parse().unwrap()).unwrap()).collect();
+    assert_eq!(processes.len(), 2, "the owner says who runs: {line:?}");
+    let read = |path: &str, field: &str| -> Process {
+        let text = std::fs::read_to_string(directory.join("state").join(path)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        serde_json::from_value(value[field].clone()).unwrap()
+    };
+    let keeper = read("host.json", "keeper");
+    processes.push(keeper.clone());
+    processes.push(read("pods/pod/init.json", "process"));
+    assert!(processes.iter().all(Process::alive));
+    Owner { node, processes, keeper }
+}
+
+/// This program again, in a network of its own that stands for the machine's.
+fn outside(setting: Setting, part: &str, directory: &Path) -> std::process::Command {
+    setting.command(part, directory)
+}
+
+impl Owner {
+    fn kill(&mut self) {
+        self.node.kill().unwrap();
+        self.node.wait().unwrap();
+    }
+
+    fn wait_until_gone(&self) -> bool {
+        let start = Instant::now();
+        while self.processes.iter().any(Process::alive) {
+            if start.elapsed() > Duration::from_secs(10) {
+                println!("  still there: {:?}", self.processes.iter().filter(|one| one.alive()).collect::<Vec<_>>());
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+}
+
+pub fn mortal(setting: Setting, directory: &Path) -> bool {
+    let mut owner = start_owner(setting, directory);
+    owner.kill();
+    let gone = owner.wait_until_gone();
+    outside(setting, "sweep", directory).status().unwrap().success() && gone
+}
+
+pub fn adopted(setting: Setting, directory: &Path) -> bool {
+    let mut owner = start_owner(setting, directory);
+    owner.kill();
+    assert!(owner.processes.iter().all(Process::alive), "pods outlive their owner");
+    let adopted = outside(setting, "adopt", directory).status().unwrap().success();
+    adopted && owner.wait_until_gone()
+}
+
+pub fn adopted_without_keeper(setting: Setting, directory: &Path) -> bool {
+    let mut owner = start_owner(setting, directory);
+    owner.kill();
+    assert!(owner.keeper.kill(Duration::from_secs(5)));
+    let adopted = outside(setting, "adopt", directory).status().unwrap().success();
+    adopted && owner.wait_until_gone()
+}
+
+pub fn swept(setting: Setting, directory: &Path) -> bool {
+    let mut owner = start_owner(setting, directory);
+    owner.kill();
+    let swept = outside(setting, "sweep", directory).status().unwrap().success();
+    swept && owner.wait_until_gone()
+}

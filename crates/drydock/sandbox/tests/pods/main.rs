@@ -1,0 +1,183 @@
+//! Pods of a tiny tree, run for real: as root and as a plain user, through crashes of their owner.
+//!
+//! Namespaces can be entered only by a process without threads, so this is a program of its own: the driver runs
+//! itself once for each setting, and looks afterwards whether anything is left. All traffic stays in network
+//! namespaces that the test made.
+
+mod checks;
+mod crashes;
+mod tree;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use drydock_sandbox::{Entry, Host, Options, Uplink, enter, hook};
+
+/// The user that stands for anyone: nobody.
+const PLAIN: u32 = 65534;
+
+fn main() -> ExitCode {
+    hook();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["inside", setting, directory] => checks::run(Setting::read(setting), Path::new(directory)),
+        ["own", setting, directory] => crashes::own(Setting::read(setting), Path::new(directory)),
+        ["adopt", setting, directory] => crashes::adopt(Setting::read(setting), Path::new(directory)),
+        ["sweep", setting, directory] => crashes::sweep(Setting::read(setting), Path::new(directory)),
+        _ if words.contains(&"--list") => ExitCode::SUCCESS,
+        _ => drive(),
+    }
+}
+
+/// Who runs the pods, and what becomes of them when their owner ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    pub plain: bool,
+    pub outlive: bool,
+}
+
+impl Setting {
+    fn name(self) -> String {
+        format!(
+            "{}-{}",
+            if self.plain { "plain" } else { "root" },
+            if self.outlive { "lasting" } else { "mortal" }
+        )
+    }
+
+    fn read(name: &str) -> Self {
+        Self { plain: name.starts_with("plain"), outlive: name.ends_with("lasting") }
+    }
+
+    /// This program again, as the setting's user.
+    pub fn command(self, part: &str, directory: &Path) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([part, &self.name()]).arg(directory);
+        if self.plain && rustix::process::geteuid().is_root() {
+            command.uid(PLAIN).gid(PLAIN);
+        }
+        command
+    }
+}
+
+/// Enters and opens a host below a directory. As root the machine's network is one that was made for it.
+pub fn open(setting: Setting, directory: &Path, resume: bool) -> Host {
+    let entered = enter(&Entry { state_dir: directory.join("state"), resume }).unwrap();
+    assert_eq!(entered.resumed(), resume);
+    let options = Options {
+        pod_cidr: "10.99.0.0/16".parse().unwrap(),
+        uplink: Some(Uplink { name: "dock-test".to_owned(), routes: vec!["10.96.0.0/12".parse().unwrap()] }),
+        outlive: setting.outlive,
+        program: None,
+    };
+    Host::open(entered, options).unwrap()
+}
+
+/// As root, a network namespace that stands for the machine's.
+pub fn machine(setting: Setting) {
+    if !setting.plain {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+    }
+}
+
+fn drive() -> ExitCode {
+    let root = rustix::process::geteuid().is_root();
+    let mut failed = false;
+    for plain in [false, true] {
+        if !plain && !root {
+            println!("as root: skipped, this is not root");
+            continue;
+        }
+        let mut part = |what: &str, outlive: bool, run: &dyn Fn(Setting, &Path) -> bool| {
+            let directory = scratch();
+            println!("\n{} as {}", what, if plain { "a plain user" } else { "root" });
+            let before = Left::see(directory.path());
+            let passed = run(Setting { plain, outlive }, directory.path());
+            let left = before.more(&Left::see(directory.path()));
+            if !left.is_empty() {
+                println!("  left behind: {left:#?}");
+            }
+            failed |= !passed || !left.is_empty();
+        };
+        part("running pods", false, &|setting, directory| {
+            setting.command("inside", directory).status().unwrap().success()
+        });
+        part("a mortal node killed", false, &crashes::mortal);
+        part("a node killed, then its pods adopted", true, &crashes::adopted);
+        part("node and keeper killed, then the pods adopted", true, &crashes::adopted_without_keeper);
+        part("a node killed, then its pods swept", true, &crashes::swept);
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// A directory that everyone may use, with a tree in it.
+fn scratch() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    tree::make(&directory.path().join("tree"));
+    directory
+}
+
+/// What a host could leave on the machine, beside files in its directory.
+#[derive(Debug)]
+struct Left {
+    processes: Vec<String>,
+    mounts: Vec<String>,
+    cgroups: Vec<PathBuf>,
+    links: Vec<String>,
+}
+
+impl Left {
+    fn see(directory: &Path) -> Self {
+        let text = directory.to_str().unwrap();
+        let processes = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+            .filter_map(|pid| {
+                let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?.replace('\0', " ");
+                line.contains(text).then_some(format!("{pid} {line}"))
+            })
+            .collect();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let links = Command::new("ip").args(["-o", "link"]).stderr(Stdio::null()).output().unwrap().stdout;
+        let mut cgroups = Vec::new();
+        find_cgroups(Path::new("/sys/fs/cgroup"), 3, &mut cgroups);
+        Self {
+            processes,
+            mounts: mounts.lines().filter(|line| line.contains(text)).map(str::to_owned).collect(),
+            cgroups,
+            links: String::from_utf8_lossy(&links)
+                .lines()
+                .filter_map(|line| line.split(": ").nth(1).map(str::to_owned))
+                .filter(|link| link.contains("dock-test"))
+                .collect(),
+        }
+    }
+
+    fn more(&self, after: &Self) -> Vec<String> {
+        let mut left: Vec<String> = after.processes.clone();
+        left.extend(after.mounts.iter().cloned());
+        left.extend(after.links.iter().cloned());
+        let new = after.cgroups.iter().filter(|path| !self.cgroups.contains(path));
+        left.extend(new.map(|path| path.display().to_string()));
+        left
+    }
+}
+
+fn find_cgroups(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if entry.file_name().to_string_lossy().starts_with("drydock-") {
+                found.push(entry.path());
+            } else if depth > 0 {
+                find_cgroups(&entry.path(), depth - 1, found);
+            }
+        }
+    }
+}
