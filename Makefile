@@ -12,6 +12,7 @@ BALLAST := target/release/ballast
 KUBECTL  = $(shell hack/kubectl)
 
 export PATH := $(CURDIR)/bin:$(PATH)
+export BALLAST_GIT_DESCRIBE ?= $(shell git describe --always --dirty 2>/dev/null)
 
 .PHONY: help
 help: ## Show this.

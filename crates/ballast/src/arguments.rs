@@ -91,6 +91,9 @@ pub struct RunArguments {
     /// Where to serve /healthz and /readyz; 0 for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: String,
+    /// Serve the last rounds of each resource at /debug/recorder beside the metrics. It shows names, never secrets
+    #[arg(long)]
+    pub debug_recorder: bool,
     /// Of several copies let one act at a time, by a Lease
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,

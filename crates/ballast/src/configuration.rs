@@ -132,6 +132,8 @@ pub struct Run {
     pub metrics: Option<Address>,
     /// Where health is served.
     pub health: Option<Address>,
+    /// Whether the flight recorder is served beside the metrics.
+    pub recorder: bool,
     /// By which Lease one of several copies is told to act.
     pub lease: Option<LeaseName>,
     /// How many resources of a kind are worked on at a time.
@@ -167,6 +169,7 @@ impl Run {
                 &arguments.health_probe_bind_address,
                 "--health-probe-bind-address",
             )?,
+            recorder: arguments.debug_recorder,
             lease,
             concurrency: arguments.max_concurrent_reconciles,
             instance: instance(environment),

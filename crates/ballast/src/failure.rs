@@ -110,7 +110,7 @@ fn without_source(text: &str, source: Option<&(dyn Error + 'static)>) -> String 
 }
 
 /// The first line, without the number that the system gives its errors.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     match line.rfind(" (os error ") {
         Some(place) if line.ends_with(')') => line[..place].to_owned(),

@@ -22,8 +22,9 @@ pub fn start(arguments: &LogArguments, usual: &str, colour: Colour) -> Result<()
         return Err(Failure::new(what).advise(next));
     }
     let filter = match level {
-        // The client logs each failed request as an error. Whoever made the request says what it means.
-        "error" | "warn" | "info" => EnvFilter::try_new(format!("{level},kube_client=off")),
+        // The client logs each failed request as an error, its watches dump the whole answer. Whoever made the request
+        // says what it means.
+        "error" | "warn" | "info" => EnvFilter::try_new(format!("{level},kube_client=off,kube_runtime=off")),
         filter => EnvFilter::try_new(filter),
     };
     let filter = filter.what(what).advise(next)?;

@@ -1,8 +1,6 @@
 //! `ballast run`: the operators, against a cluster that is somewhere else.
 
 use ballast_runtime::{Bind, LeaderElection, Options};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client};
 
 use crate::cluster::{self, Connected};
 use crate::configuration::{Address, Run};
@@ -24,7 +22,6 @@ pub async fn run(run: &Run) -> Result<Stopped, Failure> {
     };
     let Connected { client, host } = connected?;
     tracing::info!(operators = ?operators::names(), namespaces = ?run.namespaces, "starting");
-    warn_of_missing_definitions(&client).await;
     let mut running = operators::run(client, Options { host, ..options(run, metrics, health) });
     match signals.unless(running.ended()).await {
         Some(failure) => Err(failure),
@@ -56,21 +53,8 @@ fn options(run: &Run, metrics: Bind, health: Bind) -> Options {
         concurrency: run.concurrency.into(),
         metrics_address: metrics,
         health_address: health,
+        serve_recorder: run.recorder,
         instance: run.instance.clone(),
         ..Options::default()
-    }
-}
-
-/// The watches wait for definitions that come later, so this is no failure; but a person should know.
-async fn warn_of_missing_definitions(client: &Client) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for part in ballast_packaging::parts() {
-        let name = part.definition.metadata.name.unwrap_or_default();
-        // Who may not look can't say.
-        if let Ok(None) = definitions.get_metadata_opt(&name).await {
-            tracing::warn!(
-                "the definition {name} is not installed: ballast crds | kubectl apply --server-side -f -"
-            );
-        }
     }
 }

@@ -73,6 +73,12 @@ fn wrong_resources_are_refused_as_the_server_would() {
             "{apiVersion: cache.example.com/v1alpha1, kind: Memcached}".to_owned(),
             "standard input: metadata.name is not set",
         ),
+        (
+            memcached("'a/../b?c'", "{}"),
+            "standard input: invalid resource name \"a/../b?c\": may not contain '/'",
+        ),
+        (memcached("A", "{size: 1, version: '1'}"), "metadata.name: Invalid value: \"A\""),
+        (format!("a: {}", "[".repeat(100_000)), "standard input is not YAML: line 1 column "),
         ("just words".to_owned(), "apiVersion is not set"),
         ("{a: [".to_owned(), "standard input is not YAML: "),
         (String::new(), "there is nothing in standard input"),
@@ -123,6 +129,11 @@ fn against_a_cluster_it_shows_what_would_change_and_changes_nothing() {
     cluster.kubectl(&format!("apply -f {SAMPLE}")).ok();
     cluster.becomes("mc/memcached-sample", ".status.replicas", "3");
     cluster.says("get poddisruptionbudgets", "memcached-sample");
+    cluster.becomes(
+        "mc/memcached-sample",
+        r#".status.conditions[?(@.type=="Ready")].message"#,
+        "0 of 3 nodes ready; pods wait for a machine: no nodes available to schedule pods",
+    );
     let settled = support::eventually("the operator rests", || {
         let planned = plan(&[SAMPLE], "");
         (planned.code() == 0).then_some(planned.stdout)

@@ -36,7 +36,9 @@ fn wrong_manifests_are_refused_in_words_and_all_else_goes_on() {
     for (spec, expected) in [
         ("{size: 0, version: '1'}", too_small),
         ("{size: -1, version: '1'}", too_small),
+        ("{size: -1, version: '1'}", ".spec.size: Invalid value: -1: should be a non-negative integer"),
         ("{size: 1000000000000, version: '1'}", "size must be at most 1000"),
+        ("{size: 1000000000000, version: '1'}", "should be less than or equal to 2147483647"),
         ("{size: three, version: '1'}", "spec.size in body must be of type integer: \"string\""),
         ("{size: 1.5, version: '1'}", "spec.size in body must be of type integer: \"number\""),
         ("{version: '1'}", "spec.size: Required value"),

@@ -16,6 +16,7 @@
 // What is disallowed, and why, is in the clippy.toml beside.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod amounts;
 mod desired;
 mod observe;
 mod plan;

@@ -3,7 +3,7 @@
 //! Everything here is read from what Kubernetes reports of the Deployment and its pods. A report that is older than
 //! the Deployment it speaks of is not evidence.
 
-use ballast_operator::{KindRef, Object, Operator as _, View, compare};
+use ballast_operator::{Class, KindRef, Object, Operator as _, View, compare};
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentCondition},
     core::v1::{ContainerStatus, Pod},
@@ -17,6 +17,11 @@ pub(crate) enum Rollout {
     /// The Deployment is not there, or does not say what is wanted, or its controller has not looked at it yet, or
     /// nodes are being started, replaced or stopped. To whoever waits it is all the same.
     Underway,
+    /// The server does not take the Deployment as it is wanted, and will not until somebody changes something.
+    Refused {
+        /// What it says.
+        message: String,
+    },
     /// Kubernetes gave up on it.
     Stuck {
         /// What the Deployment says.
@@ -68,7 +73,7 @@ pub(crate) fn observe(
     let mut nodes: Vec<String> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
     nodes.sort();
     let status = live.and_then(|deployment| deployment.status.as_ref());
-    let rollout = live.map_or(Rollout::Underway, |deployment| rollout(view, cache, deployment, want));
+    let rollout = rollout(view, cache, live, want);
     let trouble = live.and_then(replica_failure).or_else(|| stuck(&rollout)).or_else(|| pod_trouble(&pods));
     Observed {
         replicas: status.and_then(|status| status.replicas).unwrap_or(0),
@@ -80,10 +85,13 @@ pub(crate) fn observe(
     }
 }
 
-fn rollout(view: &View<Memcached>, cache: &Cache, live: &Deployment, want: &Object) -> Rollout {
+fn rollout(view: &View<Memcached>, cache: &Cache, live: Option<&Deployment>, want: &Object) -> Rollout {
+    let live = match live {
+        Some(live) if says_what_is_wanted(view, cache, want) => live,
+        _ => return refused(view, want).map_or(Rollout::Underway, |message| Rollout::Refused { message }),
+    };
     let status = live.status.clone().unwrap_or_default();
-    let seen = status.observed_generation.is_some() && status.observed_generation >= live.metadata.generation;
-    if !seen || !says_what_is_wanted(view, cache, want) {
+    if status.observed_generation.is_none() || status.observed_generation < live.metadata.generation {
         return Rollout::Underway;
     }
     let all = |count: Option<i32>| count.unwrap_or(0) == cache.size;
@@ -96,6 +104,13 @@ fn rollout(view: &View<Memcached>, cache: &Cache, live: &Deployment, want: &Obje
         }
         _ => Rollout::Underway,
     }
+}
+
+/// What the server said when the Deployment was last applied, where that is its last word.
+fn refused(view: &View<Memcached>, want: &Object) -> Option<String> {
+    let failed = view.last_outcome.as_ref()?.failed.as_ref()?;
+    let lasts = failed.failure.class != Class::Retry && failed.is_apply_of(want);
+    lasts.then(|| failed.failure.message.clone())
 }
 
 /// Whether the live Deployment's spec has the wanted values. Who owns them does not matter for what the nodes are.

@@ -22,6 +22,9 @@ const STRANGER_CHECK: Duration = Duration::from_secs(30);
 /// How soon to look again at what the garbage collector is about to take.
 const LEFTOVER_CHECK: Duration = Duration::from_secs(2);
 
+/// Why nothing comes of it, where a step of the plan can't be carried out.
+const STEP_FAILED: &str = "StepFailed";
+
 /// After so many rounds in a row, what may pass by itself has not.
 const LASTING: u32 = 3;
 
@@ -222,6 +225,9 @@ fn conditions(
     if let Some(why) = &observed.unschedulable {
         count = format!("{count}; pods wait for a machine: {why}");
     }
+    if observed.ready >= cache.size && observed.rollout != Rollout::Complete {
+        count = format!("{count}, not all as wanted yet");
+    }
     let all = conditions_of(view);
     let all =
         match (&blocked, &observed.rollout) {
@@ -234,9 +240,6 @@ fn conditions(
             (None, Rollout::Underway) => {
                 let before = view.resource.status.as_ref().and_then(|status| status.version.as_ref());
                 let reason = if before.is_none() { "Creating" } else { "Updating" };
-                if observed.ready >= cache.size {
-                    count = format!("{count}, not all as wanted yet");
-                }
                 all.set("Ready", false, reason, count).set(
                     "Progressing",
                     true,
@@ -244,6 +247,12 @@ fn conditions(
                     "nodes are started or replaced",
                 )
             }
+            (None, Rollout::Refused { message }) => all.set("Ready", false, STEP_FAILED, count).set(
+                "Progressing",
+                false,
+                STEP_FAILED,
+                format!("nothing is changed: the server refuses the Deployment: {message}"),
+            ),
             (None, Rollout::Stuck { message }) => all
                 .set("Ready", false, "ProgressDeadlineExceeded", count)
                 .set("Progressing", false, "ProgressDeadlineExceeded", message.clone()),
@@ -275,7 +284,7 @@ fn last_round(view: &View<Memcached>) -> Option<Trouble> {
     let outcome = view.last_outcome.as_ref()?;
     let lasting = |failed: &&Failed| failed.failure.class != Class::Retry || failed.times >= LASTING;
     if let Some(failed) = outcome.failed.as_ref().filter(lasting) {
-        return Some(Trouble::new("StepFailed", format!("{}: {}", failed.step, failed.failure.message)));
+        return Some(Trouble::new(STEP_FAILED, format!("{}: {}", failed.step, failed.failure.message)));
     }
     let contest = outcome.contested.first()?;
     Some(Trouble::new(

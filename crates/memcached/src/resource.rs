@@ -9,10 +9,14 @@ use k8s_openapi::{
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::validate::{
-    IMAGE_NOT_A_REPOSITORY, MAX_IMAGE, MAX_NAME, MAX_SIZE, MAX_VERSION, NAME_MESSAGE, SIZE_TOO_LARGE,
-    SIZE_TOO_SMALL, VERSION_MISSING, VERSION_NOT_A_TAG,
+use crate::{
+    amounts::{AMOUNT, MAX_AMOUNT, NOT_AN_AMOUNT, RESOURCE_NAMES, RESOURCE_UNKNOWN, request_above_limit},
+    validate::{
+        IMAGE_NOT_A_REPOSITORY, MAX_IMAGE, MAX_NAME, MAX_SIZE, MAX_VERSION, NAME_MESSAGE, SIZE_TOO_LARGE,
+        SIZE_TOO_SMALL, VERSION_MISSING, VERSION_NOT_A_TAG,
+    },
 };
 
 /// What is wanted of a set of memcached nodes.
@@ -87,8 +91,8 @@ pub struct MemcachedSpec {
     #[schemars(schema_with = "image_schema")]
     pub image: Option<String>,
 
-    /// What each node may use. Where nothing is said, a node asks for 100m of CPU and 96Mi of memory, and may use
-    /// 128Mi of memory: 64 MB of them hold the cache.
+    /// What each node may use of cpu, memory and ephemeral-storage; a request is at most its limit. Where nothing is
+    /// said, a node asks for 100m of CPU and 96Mi of memory, and may use 128Mi of memory: 64 MB of them hold the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "resources_schema")]
     pub resources: Option<Resources>,
@@ -181,22 +185,46 @@ fn image_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn resources_schema(_: &mut SchemaGenerator) -> Schema {
+    // Three names at most are right; a few more are let through to the rule that says which.
     let amounts = |description: &str| {
         json_schema!({
             "type": "object",
             "description": description,
-            "additionalProperties": {
-                "pattern": r"^(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$",
-                "minimum": 0,
-                "x-kubernetes-int-or-string": true,
-            },
+            "maxProperties": 16,
+            "additionalProperties": {"x-kubernetes-int-or-string": true, "maxLength": MAX_AMOUNT},
+            "x-kubernetes-validations": [
+                {
+                    "rule": format!("self.all(name, name in {RESOURCE_NAMES:?})").replace('"', "'"),
+                    "message": RESOURCE_UNKNOWN,
+                },
+                {
+                    "rule": format!("self.all(name, string(self[name]).matches('{AMOUNT}'))"),
+                    "message": NOT_AN_AMOUNT,
+                },
+            ],
         })
     };
+    let rules: Vec<Value> = RESOURCE_NAMES.iter().map(|name| at_most_the_limit(name)).collect();
     json_schema!({
         "type": "object",
         "properties": {
-            "limits": amounts("What it may use at most, by resource: `memory: 128Mi`."),
-            "requests": amounts("What it is sure to get, by resource: `cpu: 100m`."),
+            "limits": amounts("What it may use at most, by resource: `memory: 128Mi`. Of cpu, memory and ephemeral-storage."),
+            "requests": amounts("What it is sure to get, by resource: `cpu: 100m`. Of cpu, memory and ephemeral-storage."),
         },
+        "x-kubernetes-validations": rules,
+    })
+}
+
+/// All rules of an object are evaluated, whatever the others said. What is no amount must not reach `quantity`: an
+/// exponent of a few digits keeps the API server busy for hours.
+fn at_most_the_limit(name: &str) -> Value {
+    let [request, limit] = ["requests", "limits"].map(|side| format!("string(self.{side}['{name}'])"));
+    json!({
+        "rule": format!(
+            "!has(self.requests) || !has(self.limits) || !('{name}' in self.requests) || !('{name}' in self.limits) \
+             || !{request}.matches('{AMOUNT}') || !{limit}.matches('{AMOUNT}') \
+             || quantity({request}).compareTo(quantity({limit})) <= 0"
+        ),
+        "message": request_above_limit(name),
     })
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_core::ResourceExt as _;
 
-use crate::{Memcached, Resources};
+use crate::{Memcached, amounts};
 
 /// More nodes than any client spreads its keys over, and far fewer than would hurt a cluster by a slip of the hand.
 pub(crate) const MAX_SIZE: i32 = 1000;
@@ -56,7 +56,7 @@ pub struct Problem {
     pub message: String,
 }
 
-fn problem(path: &'static str, message: impl Display) -> Problem {
+pub(crate) fn problem(path: &'static str, message: impl Display) -> Problem {
     Problem { path, message: message.to_string() }
 }
 
@@ -84,7 +84,7 @@ impl TryFrom<&Memcached> for Cache {
         if !is_repository(&image) {
             problems.push(problem("spec.image", IMAGE_NOT_A_REPOSITORY));
         }
-        problems.extend(spec.resources.iter().flat_map(amounts_that_are_none));
+        problems.extend(spec.resources.iter().flat_map(amounts::problems));
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -154,31 +154,4 @@ fn is_component(component: &str) -> bool {
     bytes.first().is_some_and(word)
         && bytes.last().is_some_and(word)
         && bytes.iter().all(|byte| word(byte) || matches!(byte, b'.' | b'_' | b'-'))
-}
-
-fn amounts_that_are_none(resources: &Resources) -> Vec<Problem> {
-    let sides =
-        [("spec.resources.limits", &resources.limits), ("spec.resources.requests", &resources.requests)];
-    sides
-        .into_iter()
-        .flat_map(|(path, side)| side.iter().flatten().map(move |(name, amount)| (path, name, amount)))
-        .filter(|(_, _, amount)| !is_amount(&amount.0))
-        .map(|(path, name, amount)| problem(path, format!("{name}: {:?} is no quantity", amount.0)))
-        .collect()
-}
-
-/// A quantity that is not negative: digits with an optional point, then a suffix or an exponent.
-fn is_amount(text: &str) -> bool {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let is_number = number.matches('.').count() <= 1 && number.bytes().any(|byte| byte.is_ascii_digit());
-    let is_suffix = match suffix {
-        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti" | "Pi"
-        | "Ei" => true,
-        other => other.strip_prefix(['e', 'E']).is_some_and(|exponent| {
-            let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-        }),
-    };
-    is_number && is_suffix
 }

@@ -307,6 +307,54 @@ fn what_fails_is_said() {
     );
 }
 
+/// Status, reason and message of a condition.
+fn condition(stage: &Stage<MemcachedOperator>, type_: &str) -> String {
+    let resource = stage.resource();
+    let conditions = resource["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|condition| condition["type"] == type_).unwrap();
+    let text = |field: &str| found[field].as_str().unwrap().to_owned();
+    format!("{} {}: {}", text("status"), text("reason"), text("message"))
+}
+
+#[test]
+fn what_the_server_refuses_is_not_under_way() {
+    let refused = |class: &str| {
+        format!(
+            "{{kind: Outcome, step: apply Deployment default/memcached-sample, class: {class}, message: too much}}"
+        )
+    };
+    // Only the status is written: the Deployment is not taken.
+    let read = |stage: &mut Stage<MemcachedOperator>| {
+        let status = stage.plan().status().unwrap().clone();
+        stage.view.resource.status = serde_json::from_value(status).unwrap();
+    };
+    // There is none, and there will be none.
+    let mut stage = sample("");
+    read(stage.meanwhile(&refused("Terminal")));
+    assert_eq!(condition(&stage, "Ready"), "False StepFailed: 0 of 3 nodes ready");
+    let expected = "False StepFailed: nothing is changed: the server refuses the Deployment: too much";
+    assert_eq!(condition(&stage, "Progressing"), expected);
+    let expected = "True StepFailed: apply Deployment default/memcached-sample: too much";
+    assert_eq!(condition(&stage, "Degraded"), expected);
+    // There is one, of the spec before.
+    let mut stage = settled();
+    stage.meanwhile("{kind: Memcached, spec: {size: 3, version: 1.6.38}}").meanwhile(&refused("Terminal"));
+    read(&mut stage);
+    assert_eq!(condition(&stage, "Ready"), "False StepFailed: 3 of 3 nodes ready, not all as wanted yet");
+    assert!(condition(&stage, "Progressing").starts_with("False StepFailed"));
+    // What may pass is still on its way.
+    let mut stage = sample("");
+    read(stage.meanwhile(&refused("Retry")));
+    assert_eq!(condition(&stage, "Progressing"), "True Creating: nodes are started or replaced");
+    // Another step's failure says nothing of a Deployment that is as wanted.
+    let mut stage = settled();
+    stage.meanwhile(
+        "{kind: Outcome, step: apply Service default/memcached-sample, class: Terminal, message: no}",
+    );
+    stage.round();
+    assert_eq!(condition(&stage, "Ready"), "True AllNodesReady: 3 of 3 nodes ready");
+}
+
 #[test]
 fn a_failure_that_may_pass_is_given_time() {
     let failing = |times: u32| {

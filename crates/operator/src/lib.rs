@@ -66,6 +66,10 @@ pub trait Operator: Send + Sync + 'static {
     /// next release fights the last one for its own fields.
     const FIELD_MANAGER: &'static str;
 
+    /// The finalizer that plans take and let go, where they hold the resource back from going. Permission to write the
+    /// resource itself follows from it, and is not asked for otherwise.
+    const FINALIZER: Option<&'static str> = None;
+
     /// Every kind that has to do with the resource. Watches, caches and RBAC are made from this one list.
     fn relations(&self) -> Vec<Relation>;
 

@@ -35,6 +35,11 @@ pub fn lint<O: Operator>(operator: &O, view: &View<O::Resource>, plan: &Plan) ->
         if step.because.trim().is_empty() {
             findings.at(place, "it gives no reason");
         }
+        if let Effect::Hold { finalizer } | Effect::Release { finalizer } = &step.effect
+            && O::FINALIZER != Some(finalizer.as_str())
+        {
+            findings.at(place, format!("{finalizer} is not the finalizer that the operator says it takes"));
+        }
         match &step.effect {
             Effect::Apply(object) => {
                 if !applied.insert(object.to_string()) {

@@ -68,7 +68,7 @@ pub enum Effect {
     },
     /// Start again at the latest after this time. Says when, never what.
     LookAgain(Duration),
-    /// Take a finalizer, so that the resource can't go before `Release`. It is a metadata patch of the resource
+    /// Take the operator's [finalizer](crate::Operator::FINALIZER), so that the resource can't go before `Release`. It is a metadata patch of the resource
     /// itself with its resourceVersion as precondition: server-side apply would make the operator the owner of
     /// an object that is the user's.
     Hold {

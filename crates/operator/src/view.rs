@@ -45,6 +45,13 @@ pub struct Failed {
     pub times: u32,
 }
 
+impl Failed {
+    /// Whether the step was the apply of this object.
+    pub fn is_apply_of(&self, object: &Object) -> bool {
+        self.step.strip_prefix("apply ").is_some_and(|subject| subject == object.to_string())
+    }
+}
+
 /// A field that someone else keeps writing over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Contest {

@@ -70,6 +70,7 @@ impl Operator for Says {
 
     const NAME: &'static str = "thing";
     const FIELD_MANAGER: &'static str = "ballast-thing";
+    const FINALIZER: Option<&'static str> = Some("example.com/thing");
 
     fn relations(&self) -> Vec<Relation> {
         vec![
@@ -170,8 +171,12 @@ fn every_classic_mistake_has_a_finding() {
         &["step 1: ConfigMap default/a is of a kind that the relations say is never removed"],
     );
     check(
-        vec![Effect::Release { finalizer: "f".to_owned() }, status()],
+        vec![Effect::Release { finalizer: "example.com/thing".to_owned() }, status()],
         &["step 1: the finalizer is released before the last step"],
+    );
+    check(
+        vec![Effect::Hold { finalizer: "example.com/other".to_owned() }, status()],
+        &["step 1: example.com/other is not the finalizer that the operator says it takes"],
     );
     check(
         vec![status(), Effect::LookAgain(Duration::ZERO)],
@@ -222,4 +227,17 @@ fn a_value_is_minted_once_and_a_finalizer_taken_and_released_once() {
     stage.operator.0 = vec![status(), Effect::Release { finalizer: "example.com/thing".to_owned() }];
     stage.rest();
     assert_eq!(stage.effects(), "");
+}
+
+#[test]
+fn a_failed_apply_is_known_by_its_object() {
+    let (Effect::Apply(object), other) = (config_map(), status()) else { panic!("an apply") };
+    let failed = |effect: Effect| ballast_operator::Failed {
+        step: Step { effect, because: String::new() }.headline(),
+        failure: ballast_operator::Failure::new(ballast_operator::Class::Terminal, "no"),
+        times: 1,
+    };
+    assert!(failed(config_map()).is_apply_of(&object));
+    assert!(!failed(other).is_apply_of(&object));
+    assert!(!failed(secret(json!({}), json!({}))).is_apply_of(&object));
 }

@@ -32,6 +32,8 @@ pub struct Part {
     pub definition: CustomResourceDefinition,
     /// Every kind that the operator has to do with.
     pub relations: Vec<Relation>,
+    /// The finalizer that the operator puts on the resource, where it does.
+    pub finalizer: Option<&'static str>,
 }
 
 impl Part {
@@ -45,6 +47,7 @@ impl Part {
             resource: KindRef::of::<O::Resource>(),
             definition: O::Resource::crd(),
             relations: operator.relations(),
+            finalizer: O::FINALIZER,
         }
     }
 }

@@ -17,10 +17,15 @@ pub const SERVICE_ACCOUNT: &str = "ballast";
 pub fn rules(parts: &[Part]) -> Vec<Value> {
     let mut needs = Needs::default();
     for part in parts {
-        // Patching is for finalizers: spec and labels belong to the person.
-        needs.add(&part.resource, "", &["get", "list", "watch", "patch"]);
+        needs.add(&part.resource, "", &["get", "list", "watch"]);
+        if part.finalizer.is_some() {
+            // A finalizer is a field of the resource itself. All else in it belongs to the person.
+            needs.add(&part.resource, "", &["patch"]);
+        }
         needs.add(&part.resource, "/status", &["patch"]);
-        // To own children with blockOwnerDeletion where that is guarded.
+        // Children name the resource as their owner with blockOwnerDeletion. Where the admission plugin
+        // OwnerReferencesPermissionEnforcement is on, as on OpenShift, that takes the right to set the owner's
+        // finalizers, whether or not any are set.
         needs.add(&part.resource, "/finalizers", &["update"]);
         for relation in &part.relations {
             needs.add(&relation.kind, "", &relation.verbs());
@@ -54,7 +59,7 @@ pub fn access(parts: &[Part]) -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": "ballast-leader-election", "namespace": NAMESPACE, "labels": labels()},
             "rules": [
-                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "patch", "update"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]},
             ],
         }),
         json!({
@@ -131,3 +136,27 @@ impl Needs {
 
 /// The verbs there are. Anything else, a wildcard above all, is no verb.
 const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The verbs on the resource itself.
+    fn verbs(part: &Part) -> Vec<String> {
+        let rules = rules(std::slice::from_ref(part));
+        let of = |rule: &&Value| {
+            rule["resources"].as_array().is_some_and(|all| all.contains(&json!(part.resource.plural)))
+        };
+        let rule = rules.iter().find(of).unwrap();
+        serde_json::from_value(rule["verbs"].clone()).unwrap()
+    }
+
+    #[test]
+    fn only_who_takes_a_finalizer_may_write_the_resource() {
+        let mut part = crate::parts().remove(0);
+        assert_eq!(part.finalizer, None);
+        assert_eq!(verbs(&part), ["get", "list", "watch"]);
+        part.finalizer = Some("example.com/finalizer");
+        assert_eq!(verbs(&part), ["get", "list", "patch", "watch"]);
+    }
+}

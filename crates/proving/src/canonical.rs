@@ -18,8 +18,7 @@ use serde_json::{Map, Value};
 use crate::State;
 
 /// Annotations that count what happened.
-const COUNTS: &[&str] =
-    &["deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"];
+const COUNTS: &[&str] = &["deployment.kubernetes.io/revision", "deployment.kubernetes.io/revision-history"];
 /// What the server or a client puts into metadata that says nothing about what is wanted.
 const FORGOTTEN: &[&str] = &["uid", "resourceVersion", "generation", "creationTimestamp", "selfLink"];
 /// The start of the names of the volumes that admission adds for tokens; five random letters follow.
@@ -32,8 +31,7 @@ const TIME: &str = "(time)";
 pub(crate) fn canonical(state: &State, manager: &str) -> String {
     let words = Words::of(state);
     let kept = state.objects().iter().filter(|object| !is_history(object));
-    let mut documents: Vec<String> =
-        kept.map(|object| render(&words.object(object, manager))).collect();
+    let mut documents: Vec<String> = kept.map(|object| render(&words.object(object, manager))).collect();
     documents.sort();
     documents.join("---\n")
 }
@@ -90,7 +88,9 @@ impl Words {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|field, _| !FORGOTTEN.contains(&field.as_str()));
             own_fields_only(metadata, manager);
-            for (name, count) in metadata.get_mut("annotations").and_then(Value::as_object_mut).into_iter().flatten() {
+            for (name, count) in
+                metadata.get_mut("annotations").and_then(Value::as_object_mut).into_iter().flatten()
+            {
                 if COUNTS.contains(&name.as_str()) {
                     *count = "(count)".into();
                 }
@@ -346,7 +346,9 @@ status: {observedGeneration: 4, nodes: [cache-7d4b-x2x9k], message: 'cache-7d4b-
     fn conditions_are_the_same_in_any_order() {
         let (a, b) = ("{type: A, status: 'True'}", "{type: B, status: 'True'}");
         let with = |conditions: String| {
-            format!("{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, status: {{conditions: [{conditions}]}}}}")
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, status: {{conditions: [{conditions}]}}}}"
+            )
         };
         check(&with(format!("{a}, {b}")), &with(format!("{b}, {a}")));
         check_different(&with(a.to_owned()), &with(b.to_owned()));
@@ -354,8 +356,11 @@ status: {observedGeneration: 4, nodes: [cache-7d4b-x2x9k], message: 'cache-7d4b-
 
     #[test]
     fn an_empty_replica_set_is_history() {
-        let owner = "ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: d, uid: u, controller: true}]";
-        let old = format!("{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: d-1, {owner}}}, spec: {{replicas: 0}}}}");
+        let owner =
+            "ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: d, uid: u, controller: true}]";
+        let old = format!(
+            "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: d-1, {owner}}}, spec: {{replicas: 0}}}}"
+        );
         assert_eq!(canonical(&state(&old), "us"), "");
         assert_ne!(canonical(&state(&old.replace("replicas: 0", "replicas: 1")), "us"), "");
     }

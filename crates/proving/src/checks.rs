@@ -21,7 +21,8 @@ pub(crate) fn orphans<O: Operator>(operator: &O, state: &State) -> Vec<Found> {
     let labels: Vec<&str> = relations.iter().filter_map(|relation| relation.label()).collect();
     let is_there = |name: &str, near: &Object| {
         state.of_kind(&own).any(|resource| {
-            resource.name() == name && (resource.namespace().is_none() || resource.namespace() == near.namespace())
+            resource.name() == name
+                && (resource.namespace().is_none() || resource.namespace() == near.namespace())
         })
     };
     let mut found = Vec::new();

@@ -5,19 +5,20 @@
 //! written, then every queue was empty, every watch had delivered, and nothing that was put off for less than the
 //! window was still to come. No guess about how fast the machine is goes into that.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use ballast_operator::Operator;
-use ballast_runtime::{Manager, Options};
+use ballast_runtime::{Manager, Options, Recorder};
 use drydock::{Drydock, Revision, Snapshot, StartError};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     State,
     clock::VirtualClock,
     kubelet,
-    service::{Service, Tapped},
+    service::{ActionOrder, Service, Tapped},
     tap::{Tap, Who},
 };
 
@@ -28,6 +29,9 @@ const WINDOW: Duration = Duration::from_secs(90);
 const WINDOWS: usize = 12;
 /// How long that may take by the clock on the wall: for those who are busy without ever writing.
 const WALL: Duration = Duration::from_secs(60);
+
+/// How many rounds of an object are shown with a finding.
+const ROUNDS: usize = 3;
 
 /// It did not come to rest.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +48,9 @@ pub(crate) struct Cluster {
     pub(crate) clock: VirtualClock,
     pub(crate) service: Arc<dyn Service>,
     pub(crate) person: kube::Client,
+    /// What is to go wrong with the service's actions.
+    pub(crate) action_faults: ActionOrder,
+    recorder: Mutex<Option<Arc<Recorder>>>,
 }
 
 impl Cluster {
@@ -62,15 +69,31 @@ impl Cluster {
         let drydock = Arc::new(builder.start().await?);
         let tap = Tap::new(Arc::clone(&drydock), clock, Arc::clone(&service));
         tokio::spawn(kubelet::run(drydock.client(), clock));
-        Ok(Cluster { person: tap.client(Who::Person), drydock, tap, clock, service })
+        let (person, action_faults) = (tap.client(Who::Person), ActionOrder::default());
+        Ok(Cluster { person, drydock, tap, clock, service, action_faults, recorder: Mutex::default() })
     }
 
     /// Starts an operator as a process of its own would be. It ends with the tokio runtime, as in a crash.
     pub(crate) fn operate<O: Operator>(&self, operator: O) {
         let options = Options { clock: Arc::new(self.clock), ..Options::default() };
-        let engine = Tapped { service: Arc::clone(&self.service), tap: self.tap.clone() };
+        let (service, faults) = (Arc::clone(&self.service), self.action_faults.clone());
+        let engine = Tapped { service, tap: self.tap.clone(), faults };
         let manager = Manager::new(self.tap.client(Who::Operator), options).register(operator, engine);
+        *self.recorder.lock() = Some(manager.recorder());
         tokio::spawn(manager.run(CancellationToken::new()));
+    }
+
+    /// What the operator saw, planned and did last, of everything.
+    pub(crate) fn last_rounds(&self) -> String {
+        let Some(recorder) = self.recorder.lock().clone() else { return String::new() };
+        let mut text = String::new();
+        for object in recorder.objects() {
+            for round in recorder.rounds(&object).iter().rev().take(ROUNDS).rev() {
+                let lines = [round.view.as_str(), &round.plan, &round.outcome].concat();
+                let _ = writeln!(text, "{object}, {}\n{}", round.at, lines.trim_end());
+            }
+        }
+        text
     }
 
     /// Waits until nobody has anything to do any more.

@@ -1,7 +1,7 @@
 //! What a node does for pods, as far as an operator can see it, without running anything.
 //!
-//! A pod is given to the one node there is, is soon ready, and is gone once it is told to go. Only where an image's
-//! tag is [`NO_SUCH_TAG`] it never starts, as with a version that does not exist.
+//! There is one node, with room for everything. A pod that is given to it is soon ready, and is gone once it is told
+//! to go. Only where an image's tag is [`NO_SUCH_TAG`] it never starts, as with a version that does not exist.
 
 use futures::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -22,11 +22,21 @@ pub const NO_SUCH_TAG: &str = "no-such-version";
 const NODE: &str = "stand-in";
 const MANAGER: &str = "kubelet";
 
-/// Registers the node.
-pub(crate) async fn register(client: &Client) -> Result<(), kube::Error> {
+/// Registers the node, and says that it is ready.
+pub(crate) async fn register(client: &Client, now: &str) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let node = Node { metadata: ObjectMeta { name: Some(NODE.into()), ..ObjectMeta::default() }, ..Node::default() };
-    nodes.create(&PostParams::default(), &node).await.map(drop)
+    let metadata = ObjectMeta { name: Some(NODE.into()), ..ObjectMeta::default() };
+    nodes.create(&PostParams::default(), &Node { metadata, ..Node::default() }).await?;
+    let room = json!({"cpu": "1000", "memory": "1000Gi", "pods": "1000", "ephemeral-storage": "1000Gi"});
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+        "lastHeartbeatTime": now, "lastTransitionTime": now
+    });
+    let status = json!({"status": {"capacity": room, "allocatable": room, "conditions": [ready]}});
+    nodes.patch_status(NODE, &PatchParams::default(), &Patch::Strategic(status)).await?;
+    // A new node is not ready, and is told so by a taint.
+    let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
+    nodes.patch(NODE, &PatchParams::default(), &untainted).await.map(drop)
 }
 
 /// Does what a node does, for ever.
@@ -54,13 +64,7 @@ async fn attend(client: &Client, clock: &VirtualClock, pod: &Pod) -> Result<(), 
             ..DeleteParams::default()
         };
         api.delete(name, &how).await?;
-    } else if !assigned {
-        let binding = json!({
-            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": pod.metadata.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": NODE}
-        });
-        let _: Value = api.create_subresource("binding", name, &PostParams::default(), &binding).await?;
-    } else if pod.status.as_ref().is_none_or(|status| status.start_time.is_none()) {
+    } else if assigned && pod.status.as_ref().is_none_or(|status| status.start_time.is_none()) {
         let how = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         api.patch_status(name, &how, &Patch::Strategic(status(pod, &clock.timestamp().to_string()))).await?;
     }
@@ -88,9 +92,7 @@ fn status(pod: &Pod, now: &str) -> Value {
         })
         .collect();
     let up = containers.iter().all(|container| container["ready"] == true);
-    let condition = |type_: &str, met: bool| {
-        json!({"type": type_, "status": if met { "True" } else { "False" }, "lastTransitionTime": now})
-    };
+    let condition = |type_: &str, met: bool| json!({"type": type_, "status": if met { "True" } else { "False" }, "lastTransitionTime": now});
     let address = address(pod.metadata.uid.as_deref().unwrap_or_default());
     json!({"status": {
         "phase": if up { "Running" } else { "Pending" },
@@ -98,8 +100,7 @@ fn status(pod: &Pod, now: &str) -> Value {
         "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}],
         "podIP": address, "podIPs": [{"ip": address}],
         "conditions": [
-            condition("Initialized", true), condition("PodScheduled", true), condition("ContainersReady", up),
-            condition("Ready", up)
+            condition("Initialized", true), condition("ContainersReady", up), condition("Ready", up)
         ],
         "containerStatuses": containers,
     }})
@@ -107,7 +108,8 @@ fn status(pod: &Pod, now: &str) -> Value {
 
 /// An address that no other pod has: it is made of the uid, so that it needs no memory.
 fn address(uid: &str) -> String {
-    let digits: Vec<u8> = uid.bytes().filter_map(|digit| char::from(digit).to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> =
+        uid.bytes().filter_map(|digit| char::from(digit).to_digit(16)).map(|digit| digit as u8).collect();
     let byte = |place: usize| match digits.get(2 * place..2 * place + 2) {
         Some([high, low]) => high << 4 | low,
         _ => 0,

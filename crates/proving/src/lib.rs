@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | the operator crashes right after one of its writes | a new cluster begins as the old one was at that revision, a new operator is started on it, and people carry on |
 //! | one of its writes fails | 409, 429, 500, or the connection is cut before or after it took effect |
+//! | one of its actions fails | before the service does it, or after |
 //! | one of its watches fails | cut, expired, late, or stale until everything else has come to rest |
 //!
 //! After every act of every run everything must come to rest, and what is there then is held to every [`Check`]:

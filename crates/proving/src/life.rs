@@ -128,7 +128,8 @@ pub(crate) fn documents(yaml: &str) -> Result<Vec<Value>, ActError> {
 /// Where a document's object lives, and its name there.
 async fn api(client: &Client, document: &Value) -> Result<(Api<DynamicObject>, String), ActError> {
     let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let needed = |pointer: &str| text(pointer).ok_or_else(|| ActError::Yaml(format!("there is no {pointer}")));
+    let needed =
+        |pointer: &str| text(pointer).ok_or_else(|| ActError::Yaml(format!("there is no {pointer}")));
     let (api_version, kind, name) = (needed("/apiVersion")?, needed("/kind")?, needed("/metadata/name")?);
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     let (resource, capabilities) =

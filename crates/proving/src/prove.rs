@@ -23,6 +23,7 @@ use crate::{
     cluster::Cluster,
     kubelet,
     run::{Disturbance, How, Lived, Outcome, Point, Run, Start, WatchFault, WriteFault, watched},
+    service::ActionFault,
 };
 
 /// The variable that asks for every possible run: `BALLAST_PROVE=all`.
@@ -40,17 +41,21 @@ pub struct Sample {
     pub write_faults: usize,
     /// Watches that fail.
     pub watch_faults: usize,
+    /// Actions of the service that fail.
+    pub action_faults: usize,
 }
+
+const MANY: usize = usize::MAX;
 
 impl Sample {
     /// All of them.
     pub const ALL: Sample =
-        Sample { crashes: usize::MAX, write_faults: usize::MAX, watch_faults: usize::MAX };
+        Sample { crashes: MANY, write_faults: MANY, watch_faults: MANY, action_faults: MANY };
 }
 
 impl Default for Sample {
     fn default() -> Self {
-        Sample { crashes: 32, write_faults: 30, watch_faults: 16 }
+        Sample { crashes: 24, write_faults: 20, watch_faults: 12, action_faults: 12 }
     }
 }
 
@@ -135,6 +140,7 @@ impl<O: Operator> Prove<O> {
                 act: String::new(),
                 run: "before the first act".to_owned(),
                 what: why,
+                rounds: String::new(),
             }),
             Ok(start) => self.lives.iter().for_each(|life| self.prove(life, &start, &mut report)),
         }
@@ -152,7 +158,7 @@ impl<O: Operator> Prove<O> {
             .create(&PostParams::default(), &O::Resource::crd())
             .await
             .map_err(|error| error.to_string())?;
-        kubelet::register(&cluster.person).await.map_err(|error| error.to_string())?;
+        kubelet::register(&cluster.person, &at.to_string()).await.map_err(|error| error.to_string())?;
         cluster.rest().await.map_err(|error| error.to_string())?;
         let snapshot: Snapshot =
             cluster.drydock.snapshot(cluster.drydock.revision()).map_err(|error| error.to_string())?;
@@ -182,6 +188,7 @@ impl<O: Operator> Prove<O> {
             crashes: Coverage::default(),
             write_faults: Coverage::default(),
             watch_faults: Coverage::default(),
+            action_faults: Coverage::default(),
         };
         // What does not hold undisturbed is no measure for the rest.
         if clean {
@@ -193,6 +200,7 @@ impl<O: Operator> Prove<O> {
                     self.sample.watch_faults,
                     &mut proven.watch_faults,
                 ),
+                (action_faults(&lived), self.sample.action_faults, &mut proven.action_faults),
             ];
             for (cases, limit, coverage) in sorts {
                 coverage.of = cases.len();
@@ -203,8 +211,7 @@ impl<O: Operator> Prove<O> {
                     block_on(run.live(case.start.clone(), &case.disturbance))
                 });
                 for (case, outcome) in chosen.iter().zip(outcomes) {
-                    coverage.struck +=
-                        usize::from(outcome.struck || case.disturbance == Disturbance::None);
+                    coverage.struck += usize::from(outcome.struck || case.disturbance == Disturbance::None);
                     report.findings.extend(outcome.findings);
                 }
             }
@@ -266,6 +273,20 @@ fn watch_faults(lived: &[Lived], watched: &[String]) -> Vec<Case> {
     cases
 }
 
+fn action_faults(lived: &[Lived]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for act in lived {
+        for (place, action) in act.writes.iter().filter(|write| write.verb == "ACT").enumerate() {
+            cases.extend(ActionFault::ALL.map(|fault| Case {
+                start: act.before.clone(),
+                words: format!("{action} {}", fault.words()),
+                disturbance: Disturbance::Action { fault, nth: place as u64 + 1 },
+            }));
+        }
+    }
+    cases
+}
+
 /// At most `limit` of `total` places, evenly spread. The place within each stretch shifts, so that not always the
 /// same of several neighbours is taken.
 fn spread(total: usize, limit: usize) -> impl Iterator<Item = usize> {
@@ -297,7 +318,8 @@ impl<T> From<Stopped> for Result<T, String> {
 impl From<Stopped> for Outcome {
     fn from(Stopped(what): Stopped) -> Self {
         let (life, act, run) = (String::new(), String::new(), "before it began".to_owned());
-        Outcome { findings: vec![Finding { check: Check::Run, life, act, run, what }], ..Outcome::default() }
+        let finding = Finding { check: Check::Run, life, act, run, what, rounds: String::new() };
+        Outcome { findings: vec![finding], ..Outcome::default() }
     }
 }
 

@@ -59,13 +59,23 @@ pub struct Finding {
     pub run: String,
     /// What was found.
     pub what: String,
+    /// What the operator saw, planned and did in its last rounds. Of the first finding of a run only.
+    pub rounds: String,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding { check, life, act, run, what } = self;
+        let Finding { check, life, act, run, what, rounds } = self;
         writeln!(f, "{check}: life \"{life}\", act \"{act}\", {run}")?;
-        what.lines().try_for_each(|line| writeln!(f, "    {line}"))
+        what.lines().take(LINES).try_for_each(|line| writeln!(f, "    {line}"))?;
+        if let Some(more) = what.lines().count().checked_sub(LINES).filter(|more| *more > 0) {
+            writeln!(f, "    ... and {more} more lines")?;
+        }
+        if f.alternate() && !rounds.is_empty() {
+            writeln!(f, "  the last rounds:")?;
+            rounds.lines().try_for_each(|line| writeln!(f, "    {line}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -102,6 +112,8 @@ pub struct Proven {
     pub write_faults: Coverage,
     /// Watches that were cut, late or stale.
     pub watch_faults: Coverage,
+    /// Actions of the service that failed.
+    pub action_faults: Coverage,
 }
 
 /// What was proven of an operator, and what was found.
@@ -145,20 +157,28 @@ impl Report {
     }
 }
 
-/// How many findings are shown in full. The others are mostly the same once more.
+/// How many findings are shown in full, the first with the rounds that led to it. The others are mostly the same
+/// once more.
 const SHOWN: usize = 5;
+/// How many lines of a finding are shown: as many as a person reads.
+const LINES: usize = 60;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for proven in &self.lives {
-            let Proven { life, acts, writes, crashes, write_faults, watch_faults } = proven;
+            let Proven { life, acts, writes, crashes, write_faults, watch_faults, action_faults } = proven;
             writeln!(f, "{}, \"{life}\": {acts} acts, {writes} writes", self.operator)?;
             writeln!(f, "    crashes after a write  {crashes}")?;
             writeln!(f, "    writes that fail       {write_faults}")?;
             writeln!(f, "    watches that fail      {watch_faults}")?;
+            if action_faults.of > 0 {
+                writeln!(f, "    actions that fail      {action_faults}")?;
+            }
         }
         writeln!(f, "{} findings in {:.1} s", self.findings.len(), self.took.as_secs_f64())?;
-        self.findings.iter().take(SHOWN).try_for_each(|finding| write!(f, "\n{finding}"))?;
+        for (place, finding) in self.findings.iter().take(SHOWN).enumerate() {
+            if place == 0 { write!(f, "\n{finding:#}")? } else { write!(f, "\n{finding}")? }
+        }
         match self.findings.len().checked_sub(SHOWN) {
             None | Some(0) => Ok(()),
             Some(more) => {

@@ -13,6 +13,7 @@ use crate::{
     cluster::Cluster,
     prove::Subject,
     report::difference,
+    service::ActionFault,
     tap::{Who, Write},
 };
 
@@ -21,6 +22,7 @@ use crate::{
 pub(crate) struct Start {
     pub(crate) snapshot: Snapshot,
     pub(crate) at: Timestamp,
+    /// The service as it was then. Every run works on a fork of it.
     pub(crate) service: Arc<dyn Service>,
     /// The act that is under way, or the next.
     pub(crate) act: usize,
@@ -43,9 +45,21 @@ pub(crate) enum How {
 pub(crate) enum Disturbance {
     None,
     /// The `nth` write of the operator to a resource fails.
-    Write { fault: WriteFault, resource: String, nth: u64 },
+    Write {
+        fault: WriteFault,
+        resource: String,
+        nth: u64,
+    },
+    /// The `nth` action that the operator has the service do fails.
+    Action {
+        fault: ActionFault,
+        nth: u64,
+    },
     /// The operator's watch of a resource fails.
-    Watch { fault: WatchFault, resource: String },
+    Watch {
+        fault: WatchFault,
+        resource: String,
+    },
 }
 
 /// How a write fails.
@@ -131,7 +145,13 @@ impl Disturbance {
     fn order(&self, cluster: &Cluster) -> Option<Order> {
         let fault = match self {
             Disturbance::None => return None,
-            Disturbance::Write { fault, resource, nth } => fault.fault().resource(resource.as_str()).nth(*nth),
+            Disturbance::Action { fault, nth } => {
+                cluster.action_faults.order(*nth, *fault);
+                return None;
+            }
+            Disturbance::Write { fault, resource, nth } => {
+                fault.fault().resource(resource.as_str()).nth(*nth)
+            }
             Disturbance::Watch { fault, resource } => fault.fault().resource(resource.as_str()),
         };
         Some(cluster.drydock.faults().order(fault.user(Who::Operator.user())))
@@ -188,7 +208,7 @@ impl<O: Operator> Run<'_, O> {
     pub(crate) async fn live(&self, start: Start, disturbance: &Disturbance) -> Outcome {
         let mut outcome = Outcome::default();
         let (first, how) = (start.act, start.how);
-        let cluster = match Cluster::start(Some(start.snapshot), start.at, start.service).await {
+        let cluster = match Cluster::start(Some(start.snapshot), start.at, start.service.fork()).await {
             Ok(cluster) => cluster,
             Err(error) => {
                 outcome.findings.push(self.finding(first, (Check::Run, error.to_string())));
@@ -204,11 +224,8 @@ impl<O: Operator> Run<'_, O> {
         }
         let none = Disturbance::None;
         for (act, (_, played)) in self.life.acts.iter().enumerate().skip(first) {
-            let (play, disturbance) = if act == first {
-                (how != How::Done, disturbance)
-            } else {
-                (true, &none)
-            };
+            let (play, disturbance) =
+                if act == first { (how != How::Done, disturbance) } else { (true, &none) };
             let before = self.moment(&cluster, act);
             let order = disturbance.order(&cluster);
             if play && let Err(error) = played.play(&cluster.person).await {
@@ -218,6 +235,8 @@ impl<O: Operator> Run<'_, O> {
             let rested = self.rest(&cluster, disturbance, order.as_ref()).await;
             outcome.struck |= order.is_some_and(|order| order.count() > 0);
             cluster.drydock.faults().clear();
+            let still_to_come = cluster.action_faults.lift();
+            outcome.struck |= matches!(disturbance, Disturbance::Action { .. }) && !still_to_come;
             let found = match rested {
                 // What would be done next says best why.
                 Err(restless) => {
@@ -229,7 +248,10 @@ impl<O: Operator> Run<'_, O> {
             };
             if !found.is_empty() {
                 // What comes after a finding is mostly its consequence.
-                outcome.findings.extend(found.into_iter().map(|found| self.finding(act, found)));
+                let mut findings: Vec<Finding> =
+                    found.into_iter().map(|found| self.finding(act, found)).collect();
+                findings[0].rounds = cluster.last_rounds();
+                outcome.findings.extend(findings);
                 return outcome;
             }
         }
@@ -261,7 +283,11 @@ impl<O: Operator> Run<'_, O> {
     ) -> Vec<Found> {
         let (operator, state) = ((self.subject.make)(), cluster.state(self.since));
         let writes = cluster.tap.take();
-        let canonical = canonical(&state, O::FIELD_MANAGER);
+        let mut canonical = canonical(&state, O::FIELD_MANAGER);
+        let service = cluster.service.state();
+        if !service.is_null() {
+            canonical = format!("the service: {service:#}\n---\n{canonical}");
+        }
         let mut found = Vec::new();
         if let Some(expected) = self.expected.get(act)
             && expected.canonical != canonical
@@ -279,7 +305,9 @@ impl<O: Operator> Run<'_, O> {
         if !matches!(disturbance, Disturbance::Watch { .. }) {
             let said = format!("{}/status", path(KindRef::of::<O::Resource>()));
             for write in writes.iter().filter(|write| is_crash_point(write) && write.resource == said) {
-                found.extend(self.holds(&cluster.state_at(write.revision, self.since), &format!("after {write}")));
+                found.extend(
+                    self.holds(&cluster.state_at(write.revision, self.since), &format!("after {write}")),
+                );
             }
         }
         if self.expected.is_empty()
@@ -312,7 +340,8 @@ impl<O: Operator> Run<'_, O> {
         let lost = before.objects().iter().filter(|object| {
             checks::holds_living_data(operator, after, object) && !left(object) && deleted(object)
         });
-        lost.map(|object| (Check::Data, format!("{object} was deleted, and its resource is still there"))).collect()
+        lost.map(|object| (Check::Data, format!("{object} was deleted, and its resource is still there")))
+            .collect()
     }
 
     /// This moment, to begin another run at.
@@ -371,7 +400,14 @@ impl<O: Operator> Run<'_, O> {
 
     fn finding(&self, act: usize, (check, what): Found) -> Finding {
         let act = self.life.acts.get(act).map(|(name, _)| name.clone()).unwrap_or_default();
-        Finding { check, life: self.life.name.clone(), act, run: self.words.clone(), what }
+        Finding {
+            check,
+            life: self.life.name.clone(),
+            act,
+            run: self.words.clone(),
+            what,
+            rounds: String::new(),
+        }
     }
 }
 

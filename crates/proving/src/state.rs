@@ -75,7 +75,8 @@ impl State {
     ) -> View<O::Resource> {
         let mut view = View::new(resource, now);
         let (name, namespace) = (view.name().to_owned(), view.namespace().map(str::to_owned));
-        let near = |object: &Object| object.namespace().is_none() || object.namespace() == namespace.as_deref();
+        let near =
+            |object: &Object| object.namespace().is_none() || object.namespace() == namespace.as_deref();
         for relation in operator.relations() {
             for object in self.of_kind(&relation.kind).filter(|object| near(object)) {
                 let belongs = match relation.label() {

@@ -61,10 +61,7 @@ pub(crate) struct Write {
 impl Write {
     /// Whether it is about what is, and not about what happened.
     pub(crate) fn is_state(&self) -> bool {
-        !matches!(
-            self.resource.as_str(),
-            "events" | "events.k8s.io/events" | "coordination.k8s.io/leases"
-        )
+        !matches!(self.resource.as_str(), "events" | "events.k8s.io/events" | "coordination.k8s.io/leases")
     }
 
     /// Whether it took effect, as far as its writer knows.
@@ -237,8 +234,11 @@ mod tests {
             ("/api/v1/namespaces/default", "namespaces", None, "default"),
             ("/apis/apps/v1/deployments", "apps/deployments", None, ""),
         ] {
-            let expected =
-                Path { resource: resource.into(), namespace: namespace.map(str::to_owned), name: name.into() };
+            let expected = Path {
+                resource: resource.into(),
+                namespace: namespace.map(str::to_owned),
+                name: name.into(),
+            };
             assert_eq!(Path::parse(path), expected);
         }
     }

@@ -6,8 +6,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 
 const SAMPLE: &str = "{apiVersion: cache.example.com/v1alpha1, kind: Memcached, metadata: {name: sample}}";
 const DEPLOYMENT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: sample}}";
-const EDITED: &str =
-    "{apiVersion: apps/v1, kind: Deployment, metadata: {name: sample}, spec: {replicas: 4}}";
+const EDITED: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: sample}, spec: {replicas: 4}}";
 
 fn sample(size: i32, version: &str) -> String {
     format!(

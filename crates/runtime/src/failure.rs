@@ -3,6 +3,7 @@
 use std::{error::Error as _, time::Duration};
 
 use ballast_operator::{Class, Failure};
+use kube::core::Status;
 
 use crate::fence::NotHeld;
 
@@ -42,13 +43,8 @@ impl From<kube::Error> for Refusal {
                 let details = status.details.as_ref();
                 let seconds =
                     details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
-                let message = if status.message.is_empty() {
-                    format!("the server answered {} {}", status.code, status.reason)
-                } else {
-                    status.message.clone()
-                };
                 Refusal {
-                    failure: Failure::new(class_of(status.code), message),
+                    failure: Failure::new(class_of(status.code), answer(&status)),
                     code: Some(status.code),
                     retry_after: seconds.map(|seconds| Duration::from_secs(u64::from(seconds))),
                     // A gateway or a timeout says nothing about what the server behind it did.
@@ -62,6 +58,28 @@ impl From<kube::Error> for Refusal {
             },
             other => Refusal { uncertain: true, ..Refusal::new(Class::Retry, innermost(&other)) },
         }
+    }
+}
+
+/// What an error of the client says, for people. Its own `Display` carries the whole `Status` as a dump.
+pub(crate) fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => answer(status),
+        other => innermost(other),
+    }
+}
+
+/// What the server said, on one line.
+pub(crate) fn answer(status: &Status) -> String {
+    let said = status.message.split_whitespace().collect::<Vec<_>>().join(" ");
+    if !said.is_empty() {
+        return said;
+    }
+    // A reason is one word. What the client puts in its place when there is none is a sentence about itself.
+    let reason = Some(status.reason.as_str()).filter(|reason| !reason.is_empty() && !reason.contains(' '));
+    match reason {
+        Some(reason) => format!("the server answered {} {reason}", status.code),
+        None => format!("the server answered {}", status.code),
     }
 }
 
@@ -88,8 +106,6 @@ fn innermost(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
 
     fn check(code: u16, class: Class) {
@@ -118,5 +134,18 @@ mod tests {
         let status: Status = serde_json::from_value(answer).unwrap();
         let refusal = Refusal::from(kube::Error::Api(Box::new(status)));
         assert_eq!(refusal.retry_after, Some(Duration::from_secs(7)));
+    }
+
+    #[test]
+    fn what_the_server_said_is_said_and_nothing_of_how_it_is_kept() {
+        let said = |message: &str, reason: &str| {
+            let status =
+                Status { message: message.into(), reason: reason.into(), code: 404, ..Status::default() };
+            words(&kube::Error::Api(Box::new(status)))
+        };
+        assert_eq!(said("404 page not found\n", "Failed to parse error data"), "404 page not found");
+        assert_eq!(said("a\n  b", "NotFound"), "a b");
+        assert_eq!(said("", "NotFound"), "the server answered 404 NotFound");
+        assert_eq!(said("", "Failed to parse error data"), "the server answered 404");
     }
 }

@@ -1,23 +1,30 @@
 //! Whether this process is well, and whether it can work.
 //!
 //! `/healthz` fails when the process should be started anew: it believes to hold the lease and does not.
-//! `/readyz` fails until every kind has been listed once. Waiting for the lease is being ready: a process that stands
-//! by has to count, or a rolling update of one replica would wait for itself.
+//! `/readyz` fails until every kind has been listed once. Standing by is being ready: a process that waits for another
+//! to let the lease go has to count, or a rolling update of one replica would wait for itself. One that can't take the
+//! lease, or has not seen for long that another holds it, does not stand by: it would never work, and nobody would
+//! know. That is for a person to mend, not for a restart, so `/healthz` does not speak of it.
 
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use crate::{fence::Fence, watch::Caches};
+use crate::{fence::Fence, lease, telling, watch::Caches};
 
 /// Where this process stands with the lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// There is none to hold.
     #[default]
     Unneeded,
-    /// Somebody else has it.
-    Waiting,
+    /// Nobody has looked at it yet.
+    Unread,
+    /// Somebody else holds it, as it was read then.
+    StandsBy { holder: String, read: Instant },
+    /// It can't be read or taken, and this is why and what to do about it.
+    Unreachable { why: String },
     /// It is ours.
     Held,
     /// It was ours, and is lost.
@@ -53,7 +60,7 @@ impl Health {
         *self.0.standing.lock() = standing;
     }
 
-    /// Whether every kind has been listed and the lease, if one is needed, is not lost.
+    /// Whether every kind has been listed and the lease, if one is needed, is held, or held by another.
     pub fn is_ready(&self) -> bool {
         self.ready(false).well
     }
@@ -65,7 +72,7 @@ impl Health {
 
     /// What `/healthz` says.
     pub(crate) fn healthy(&self, verbose: bool) -> Checked {
-        summary("healthz", &[("ping", Ok(())), ("lease", self.lease())], verbose)
+        summary("healthz", &[("ping", Ok(())), ("lease", self.kept())], verbose)
     }
 
     /// What `/readyz` says.
@@ -79,14 +86,28 @@ impl Health {
         if missing.is_empty() { Ok(()) } else { Err(format!("not listed yet: {}", missing.join(", "))) }
     }
 
-    fn lease(&self) -> Result<(), String> {
+    /// Whether this process holds the lease that it believes to hold.
+    fn kept(&self) -> Result<(), String> {
         match *self.0.standing.lock() {
-            Standing::Unneeded | Standing::Waiting => Ok(()),
             Standing::Held if self.0.fence.get().is_some_and(|fence| fence.check().is_err()) => {
                 Err("it could not be renewed in time".to_owned())
             }
-            Standing::Held => Ok(()),
             Standing::Lost => Err("it is lost".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this process works, or will when its turn comes.
+    fn lease(&self) -> Result<(), String> {
+        self.kept()?;
+        match &*self.0.standing.lock() {
+            Standing::Unread => Err("it has not been read yet".to_owned()),
+            Standing::Unreachable { why } => Err(why.clone()),
+            Standing::StandsBy { holder, read } if read.elapsed() > lease::DURATION => Err(format!(
+                "it was last read {} ago, when {holder} held it",
+                telling::duration(read.elapsed())
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -131,12 +152,27 @@ mod tests {
         assert_eq!(health.healthy(true).text, "[+]ping ok\n[+]lease ok\nhealthz check passed\n");
     }
 
-    #[test]
-    fn who_lost_the_lease_is_not_well() {
+    /// What `/healthz` and `/readyz` say of a lease with which this process stands so.
+    fn check(standing: Standing, healthy: &str, ready: &str) {
         let health = Health::default();
-        health.stands(Standing::Waiting);
-        assert!(health.healthy(false).well, "standing by is being well");
-        health.stands(Standing::Lost);
-        assert!(!health.healthy(false).well);
+        health.stands(standing.clone());
+        for (checked, expected) in [(health.healthy(true), healthy), (health.ready(true), ready)] {
+            let line = checked.text.lines().find(|line| line.contains("lease"));
+            assert_eq!(line, Some(expected), "{standing:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn standing_by_is_being_ready_and_waiting_for_what_can_not_be_had_is_not() {
+        let (ok, read) = ("[+]lease ok", Instant::now());
+        let stands_by = Standing::StandsBy { holder: "other".into(), read };
+        check(Standing::Unneeded, ok, ok);
+        check(Standing::Held, ok, ok);
+        check(stands_by.clone(), ok, ok);
+        check(Standing::Unread, ok, "[-]lease failed: it has not been read yet");
+        check(Standing::Unreachable { why: "forbidden".into() }, ok, "[-]lease failed: forbidden");
+        check(Standing::Lost, "[-]lease failed: it is lost", "[-]lease failed: it is lost");
+        tokio::time::advance(2 * lease::DURATION).await;
+        check(stands_by, ok, "[-]lease failed: it was last read 30s ago, when other held it");
     }
 }

@@ -111,15 +111,36 @@ impl Serves {
                 response
             }
             (Serves::Metrics { recorder: Some(recorder), .. }, "/debug/recorder") => {
-                let object =
-                    query.and_then(|query| query.strip_prefix("object=")).map(|name| name.replace('+', " "));
-                text(StatusCode::OK, recorder.text(object.as_deref()))
+                let object = query.and_then(|query| query.strip_prefix("object=")).map(decoded);
+                recorded(recorder, object.as_deref())
             }
             (Serves::Health(health), "/healthz") => checked(health.healthy(verbose)),
             (Serves::Health(health), "/readyz") => checked(health.ready(verbose)),
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
         }
     }
+}
+
+/// What the recorder has, or that it has nothing.
+fn recorded(recorder: &Recorder, object: Option<&str>) -> Response<Full<Bytes>> {
+    let found = recorder.text(object);
+    match object {
+        _ if !found.is_empty() => text(StatusCode::OK, found),
+        None => text(StatusCode::OK, "nothing is recorded yet\n".to_owned()),
+        Some(name) => {
+            let known = recorder.objects().join("\n");
+            text(
+                StatusCode::NOT_FOUND,
+                format!("nothing is recorded of {name:?}; of these it is:\n{known}\n"),
+            )
+        }
+    }
+}
+
+/// The name of an object as it stands in a query: `memcached+default/sample`. The few characters that a client may
+/// have put otherwise are put back.
+fn decoded(name: &str) -> String {
+    name.replace('+', " ").replace("%20", " ").replace("%2F", "/").replace("%2f", "/")
 }
 
 fn checked(checked: crate::health::Checked) -> Response<Full<Bytes>> {
@@ -192,7 +213,8 @@ mod tests {
         check(&health, "/readyz", 500, "[-]caches failed").await;
         check(&health, "/healthz?verbose", 200, "[+]ping ok").await;
         let recorder = Serves::Metrics { metrics: Metrics::default(), recorder: Some(Arc::default()) };
-        check(&recorder, "/debug/recorder", 200, "").await;
+        check(&recorder, "/debug/recorder", 200, "nothing is recorded yet").await;
+        check(&recorder, "/debug/recorder?object=a%20b%2fc", 404, "nothing is recorded of \"a b/c\"").await;
     }
 
     #[tokio::test]

@@ -18,14 +18,18 @@ use k8s_openapi::{
 use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
+    core::Status,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    failure::words,
     fence::Fence,
+    health::{Health, Standing},
     metrics::Metrics,
     sources::{Clock, Random, fraction},
+    telling::News,
 };
 
 /// How long others wait before they take a lease that is not renewed.
@@ -89,10 +93,25 @@ pub(crate) struct Candidate {
     pub(crate) election: LeaderElection,
     pub(crate) store: Box<dyn LeaseStore>,
     pub(crate) fence: Fence,
+    pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     seen: Option<SeenLease>,
+    /// When another was last seen to hold it.
+    stood_by: Option<Instant>,
+    news: News,
+}
+
+/// What came of an attempt to take or renew the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// It is ours.
+    Held,
+    /// Somebody else holds it.
+    Theirs { holder: String },
+    /// It could not be read or written.
+    Failed { why: String },
 }
 
 /// The Lease as it last changed, and when that was by our clock.
@@ -106,28 +125,28 @@ impl Candidate {
         election: LeaderElection,
         store: Box<dyn LeaseStore>,
         fence: Fence,
+        health: Health,
         metrics: Metrics,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
         metrics.leading(&election.name, false);
-        Candidate { election, store, fence, metrics, clock, random, seen: None }
+        health.stands(Standing::Unread);
+        let (seen, stood_by, news) = (None, None, News::default());
+        Candidate { election, store, fence, health, metrics, clock, random, seen, stood_by, news }
     }
 
     /// Waits until the lease is held. False when it was asked to stop before.
     pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         loop {
             let attempt = tokio::time::timeout(RENEW_DEADLINE, self.attempt());
-            let held = tokio::select! {
+            let attempt = tokio::select! {
                 () = stop.cancelled() => return false,
-                attempt = attempt => attempt == Ok(true),
+                attempt = attempt => attempt.unwrap_or_else(|_| Attempt::Failed {
+                    why: format!("the server did not answer within {} seconds", RENEW_DEADLINE.as_secs()),
+                }),
             };
-            if held {
-                tracing::info!(
-                    lease = self.election.name,
-                    identity = self.election.identity,
-                    "holds the lease"
-                );
+            if self.stands(attempt) {
                 return true;
             }
             // Those who wait together must not knock together.
@@ -137,6 +156,36 @@ impl Candidate {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Says where this process stands after an attempt to take the lease. True when it is held.
+    fn stands(&mut self, attempt: Attempt) -> bool {
+        let (now, lease) = (Instant::now(), &self.election.name);
+        match attempt {
+            Attempt::Held => {
+                tracing::info!(lease, identity = self.election.identity, "holds the lease");
+                self.news.over();
+                self.health.stands(Standing::Held);
+                return true;
+            }
+            Attempt::Theirs { holder } => {
+                if self.news.is(&holder, now) {
+                    tracing::info!(lease, holder, "stands by: another holds the lease");
+                }
+                self.stood_by = Some(now);
+                self.health.stands(Standing::StandsBy { holder, read: now });
+            }
+            Attempt::Failed { why } => {
+                if self.news.is(&why, now) {
+                    tracing::warn!(lease, error = why, "the lease can't be taken");
+                }
+                // Who stands by goes on standing by for as long as the other can't have gone.
+                if self.stood_by.is_none_or(|read| now.duration_since(read) > DURATION) {
+                    self.health.stands(Standing::Unreachable { why });
+                }
+            }
+        }
+        false
     }
 
     /// Keeps the lease until it is lost, or until it is asked to stop. False when it was lost.
@@ -150,13 +199,20 @@ impl Candidate {
             let began = Instant::now();
             let deadline = renewed + RENEW_DEADLINE;
             match tokio::time::timeout_at(deadline, self.attempt()).await {
-                Ok(true) => renewed = began,
-                Ok(false) if self.is_anothers() || Instant::now() >= deadline => break,
-                Ok(false) => {}
-                Err(_) => break,
+                Ok(Attempt::Held) => {
+                    renewed = began;
+                    self.news.over();
+                }
+                Ok(Attempt::Failed { why }) if Instant::now() < deadline => {
+                    if self.news.is(&why, began) {
+                        tracing::warn!(lease = self.election.name, error = why, "the lease can't be renewed");
+                    }
+                }
+                Ok(_) | Err(_) => break,
             }
         }
         self.fence.close();
+        self.health.stands(Standing::Lost);
         self.metrics.leading(&self.election.name, false);
         tracing::error!(lease = self.election.name, "lost the lease");
         false
@@ -183,30 +239,55 @@ impl Candidate {
         let replaced = self.store.replace(Lease { spec: Some(spec), ..lease });
         match tokio::time::timeout(RELEASE_WITHIN, replaced).await {
             Ok(Ok(_)) => tracing::info!(lease = self.election.name, "let the lease go"),
-            Ok(Err(error)) => tracing::warn!(%error, "the lease could not be let go; it runs out by itself"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = words(&error), "the lease could not be let go; it runs out by itself");
+            }
             Err(_) => tracing::warn!("the lease could not be let go in time; it runs out by itself"),
         }
     }
 
     /// Takes or renews the lease, if that is possible now.
-    async fn attempt(&mut self) -> bool {
+    async fn attempt(&mut self) -> Attempt {
         let began = Instant::now();
         match self.take_or_renew().await {
             Ok(true) => {
                 self.fence.extend(began + RENEW_DEADLINE);
                 self.metrics.leading(&self.election.name, true);
-                true
+                Attempt::Held
             }
-            Ok(false) => false,
+            Ok(false) => self.theirs(),
             Err(error) => {
-                // The next attempt reads it anew: it is not what we took it for.
-                tracing::warn!(lease = self.election.name, %error, "the lease could not be taken or renewed");
-                if matches!(&error, kube::Error::Api(status) if status.code == 409) {
-                    let _ = self.look().await;
+                // Somebody was faster: the lease is not what we took it for.
+                if matches!(&error, kube::Error::Api(status) if status.code == 409)
+                    && self.look().await.is_ok()
+                    && self.is_anothers()
+                {
+                    return self.theirs();
                 }
-                false
+                Attempt::Failed { why: self.explain(&error) }
             }
         }
+    }
+
+    fn theirs(&self) -> Attempt {
+        let holder = self.seen.as_ref().map(|seen| holder(&seen.lease)).unwrap_or_default();
+        Attempt::Theirs { holder: holder.to_owned() }
+    }
+
+    /// What went wrong, and what a person can do about it.
+    fn explain(&self, error: &kube::Error) -> String {
+        let (said, namespace) = (words(error), &self.election.namespace);
+        let other = "or name another with --leader-election-namespace";
+        let advice = match error {
+            kube::Error::Api(status) if is_missing_namespace(status) => {
+                format!("; create the namespace {namespace}, {other}")
+            }
+            kube::Error::Api(status) if status.code == 403 => {
+                format!("; allow get, create and update of leases in the namespace {namespace}, {other}")
+            }
+            _ => String::new(),
+        };
+        format!("{said}{advice}")
     }
 
     async fn take_or_renew(&mut self) -> Result<bool, kube::Error> {
@@ -290,6 +371,11 @@ impl Candidate {
             ..LeaseSpec::default()
         }
     }
+}
+
+/// A Lease that is not there is made; what is not found then is the place for it.
+fn is_missing_namespace(status: &Status) -> bool {
+    status.code == 404 && status.details.as_ref().is_some_and(|details| details.kind == "namespaces")
 }
 
 fn holder(lease: &Lease) -> &str {

@@ -13,7 +13,7 @@
 //! | `contest`, `events` | others who write the same fields; what people are told |
 //! | `backoff`, `failure` | what failed, and when it is tried again |
 //! | `lease` | which of several processes works |
-//! | `metrics`, `health`, `http`, `requests`, `recorder` | what can be seen of all this from outside |
+//! | `metrics`, `health`, `http`, `requests`, `recorder`, `telling` | what can be seen of all this from outside |
 //! | `manager` | everything together; `once`, a single look without any of it |
 //!
 //! **What always holds**
@@ -47,6 +47,7 @@ mod recorder;
 mod requests;
 mod route;
 mod sources;
+mod telling;
 mod view;
 mod watch;
 mod work;

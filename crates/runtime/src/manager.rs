@@ -18,7 +18,7 @@ use crate::{
     engine::Engine,
     events::{self, Reporter},
     fence::Fence,
-    health::{Health, Standing},
+    health::Health,
     http::{Bind, CantListen, Serves},
     key::Key,
     lease::{Candidate, LeaderElection, Remote},
@@ -30,6 +30,7 @@ use crate::{
     requests::counted,
     route,
     sources::{Clock, Random, SystemClock, SystemRandom},
+    telling,
     watch::{Caches, Namespaces, Wanted},
     work::work,
     write::Writer,
@@ -201,7 +202,7 @@ impl Manager {
         }
 
         let mut candidate = candidate(&options, &client, &fence, &metrics, &health);
-        if !prepare(&caches, candidate.as_mut(), &health, &stop).await {
+        if !prepare(&caches, candidate.as_mut(), &stop).await {
             return Ok(());
         }
         let crew = Crew::start(
@@ -216,7 +217,7 @@ impl Manager {
             },
         );
         match candidate {
-            Some(candidate) => lead(candidate, crew, &health, &stop, options.grace).await,
+            Some(candidate) => lead(candidate, crew, &stop, options.grace).await,
             None => {
                 stop.cancelled().await;
                 crew.finish(options.grace).await;
@@ -242,23 +243,21 @@ fn candidate(
     health: &Health,
 ) -> Option<Candidate> {
     let election = options.leader_election.clone()?;
-    health.stands(Standing::Waiting);
     let store = Box::new(Remote::new(client.clone(), &election));
     let (clock, random) = (Arc::clone(&options.clock), Arc::clone(&options.random));
-    Some(Candidate::new(election, store, fence.clone(), metrics.clone(), clock, random))
+    let (fence, health, metrics) = (fence.clone(), health.clone(), metrics.clone());
+    Some(Candidate::new(election, store, fence, health, metrics, clock, random))
 }
 
 /// Works for as long as the lease is held.
 async fn lead(
     mut candidate: Candidate,
     crew: Crew,
-    health: &Health,
     stop: &CancellationToken,
     grace: Duration,
 ) -> Result<(), RunError> {
     if !candidate.keep(stop).await {
         // Somebody else works now: nothing of ours may go on.
-        health.stands(Standing::Lost);
         crew.break_off().await;
         return Err(RunError::LeaseLost { name: candidate.election.name });
     }
@@ -273,22 +272,15 @@ async fn lead(
 }
 
 /// Everything that has to be before the workers work. False when it was asked to stop before.
-async fn prepare(
-    caches: &Caches,
-    candidate: Option<&mut Candidate>,
-    health: &Health,
-    stop: &CancellationToken,
-) -> bool {
+async fn prepare(caches: &Caches, candidate: Option<&mut Candidate>, stop: &CancellationToken) -> bool {
     tokio::select! {
         () = stop.cancelled() => return false,
         () = caches.wait_synced() => {}
     }
-    let Some(candidate) = candidate else { return true };
-    let held = candidate.acquire(stop).await;
-    if held {
-        health.stands(Standing::Held);
+    match candidate {
+        Some(candidate) => candidate.acquire(stop).await,
+        None => true,
     }
-    held
 }
 
 fn caches_of(registered: &[Registered], namespaces: &Namespaces) -> Caches {
@@ -364,7 +356,8 @@ impl Crew {
         self.queues.iter().for_each(|queue| queue.close());
         let ended = async { while self.workers.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, ended).await.is_err() {
-            tracing::warn!(left = self.workers.len(), ?grace, "what is still under way is broken off");
+            let grace = telling::duration(grace);
+            tracing::warn!(left = self.workers.len(), grace, "what is still under way is broken off");
             self.workers.shutdown().await;
         }
         let sent = async { while self.senders.join_next().await.is_some() {} };

@@ -55,7 +55,7 @@ pub(crate) struct Ended {
     pub(crate) next: Next,
     /// How it counts.
     pub(crate) result: Counted,
-    /// What failed.
+    /// What failed, in the class that is acted upon.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -201,8 +201,8 @@ impl<O: Operator> Controller<O> {
         Ended { next, result, failure: None }
     }
 
-    /// A failure asks for a pause that fits its class. One that waits for a change is looked at once more soon when it
-    /// is news, so that the status says it.
+    /// A failure asks for a pause that fits its class. One that waits for a change is tried once more soon when it is
+    /// news, so that the status says it: until then it counts as one that may pass.
     fn failed(
         &self,
         memory: &Mutex<Memory>,
@@ -215,7 +215,8 @@ impl<O: Operator> Controller<O> {
         let class = if news && failure.class == Class::Terminal { Class::Retry } else { failure.class };
         let pause = self.backoff.pause(class, memory.failures, fraction(&*self.random));
         let pause = pause.max(retry_after.unwrap_or_default());
-        Ended { next: Next::After(pause), result: Counted::Error, failure: Some(failure.clone()) }
+        let failure = Failure { class, ..failure.clone() };
+        Ended { next: Next::After(pause), result: Counted::Error, failure: Some(failure) }
     }
 
     /// The round did not come to an end by itself.

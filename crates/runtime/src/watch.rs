@@ -15,11 +15,14 @@ use kube::{
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::{
     cache::{Cache, Listener, Policy, Shown},
+    failure::{answer, words},
     key::Key,
     sources::{Random, fraction},
+    telling::News,
 };
 
 /// The first pause after a watch failed. A cut connection is back within it.
@@ -180,11 +183,15 @@ async fn feed(
     pin_mut!(events);
     let mut listed = Vec::new();
     let mut pause = FIRST_PAUSE;
+    let mut news = News::default();
     while let Some(event) = events.next().await {
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(object)) => listed.push(object.shown()),
             Ok(watcher::Event::InitDone) => {
+                if news.over() {
+                    tracing::info!(kind = %cache.kind, namespace = scope.as_deref(), "watches again");
+                }
                 tracing::debug!(kind = %cache.kind, objects = listed.len(), "listed");
                 cache.replace(stream, std::mem::take(&mut listed));
                 pause = FIRST_PAUSE;
@@ -198,14 +205,61 @@ async fn feed(
                 pause = FIRST_PAUSE;
             }
             Err(error) => {
-                // Watches end all the time; only one that keeps failing is news.
-                if pause > FIRST_PAUSE {
-                    tracing::warn!(kind = %cache.kind, namespace = scope.as_deref(), %error, "can't watch");
+                let trouble = Trouble::of(&cache, &error);
+                // Watches end all the time; only one that is refused, or keeps failing, is worth a line.
+                if (trouble.refused || pause > FIRST_PAUSE) && news.is(&trouble.text, Instant::now()) {
+                    let (kind, namespace) = (&cache.kind, scope.as_deref());
+                    tracing::warn!(%kind, namespace, error = trouble.text, "can't watch");
                 }
                 tokio::time::sleep(pause.mul_f64(0.5 + fraction(&*random))).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
+    }
+}
+
+/// Why a watch failed.
+struct Trouble {
+    /// In words for people, with what to do about it where that is known.
+    text: String,
+    /// Whether the server said no, and will say so again.
+    refused: bool,
+}
+
+impl Trouble {
+    fn of(cache: &Cache, error: &watcher::Error) -> Self {
+        use watcher::Error::{
+            InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
+        };
+        let status = match error {
+            InitialListFailed(kube::Error::Api(status))
+            | WatchStartFailed(kube::Error::Api(status))
+            | WatchFailed(kube::Error::Api(status))
+            | WatchError(status) => Some(status),
+            _ => None,
+        };
+        let code = status.map_or(0, |status| status.code);
+        let text = match error {
+            _ if code == 404 => not_served(cache),
+            InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => words(error),
+            WatchError(status) => answer(status),
+            NoResourceVersion => "the server's answer has no resourceVersion".to_owned(),
+        };
+        // 410 asks for a new list, 408 and 429 for a moment.
+        Trouble { text, refused: (400..500).contains(&code) && !matches!(code, 408 | 410 | 429) }
+    }
+}
+
+/// A collection always is there, however empty, where its kind is known.
+fn not_served(cache: &Cache) -> String {
+    let KindRef { group, version, plural, .. } = &cache.kind;
+    if cache.policy.primary {
+        let install = "`ballast crds | kubectl apply --server-side -f -` installs it";
+        format!("the definition {plural}.{group} is not installed; {install}")
+    } else if group.is_empty() {
+        format!("the server does not know {plural} in {version}")
+    } else {
+        format!("the server does not know {plural}.{group} in {version}")
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     queue::{Next, Queue, Taken},
     reconcile::{Controller, Ended},
     sources::round_id,
+    telling,
 };
 
 /// One worker. Ends when the queue is closed.
@@ -44,7 +45,8 @@ async fn round<O: Operator>(
     timeout: Duration,
 ) -> Next {
     let reconcile_id = round_id(&*controller.random);
-    let span = tracing::info_span!("reconcile", controller = O::NAME, object = %key, reconcile_id);
+    // A span is left out with the lines of its level. This one must be there for every line that is printed at all.
+    let span = tracing::error_span!("reconcile", controller = O::NAME, object = %key, reconcile_id);
     let began = Instant::now();
     let task = {
         let (controller, key) = (Arc::clone(controller), key.clone());
@@ -61,7 +63,7 @@ async fn round<O: Operator>(
         Err(_) => {
             task.abort();
             metrics.timed_out();
-            let text = format!("the round took longer than {timeout:?}");
+            let text = format!("the round took longer than {}", telling::duration(timeout));
             controller.broken_off(key, Failure::new(Class::Retry, text))
         }
     };
@@ -79,19 +81,19 @@ async fn round<O: Operator>(
 }
 
 fn report(ended: &Ended, took: Duration) {
-    let milliseconds = took.as_secs_f64() * 1000.0;
+    let took = telling::duration(took);
     let again = match ended.next {
-        Next::After(pause) => format!("{pause:?}"),
+        Next::After(pause) => telling::duration(pause),
         Next::Change | Next::AsItWas => "when something changes".to_owned(),
     };
     match &ended.failure {
         Some(failure) if failure.class == Class::Retry => {
-            tracing::warn!(error = %failure, class = %failure.class, again, milliseconds, "failed");
+            tracing::warn!(error = %failure, class = %failure.class, again, took, "failed");
         }
         Some(failure) => {
-            tracing::error!(error = %failure, class = %failure.class, again, milliseconds, "failed");
+            tracing::error!(error = %failure, class = %failure.class, again, took, "failed");
         }
-        None => tracing::debug!(again, milliseconds, "looked at"),
+        None => tracing::debug!(again, took, "looked at"),
     }
 }
 

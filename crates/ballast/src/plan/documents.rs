@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use serde_json::Value;
 
 use crate::configuration::Source;
-use crate::failure::{Advise as _, Explain as _, Failure};
+use crate::failure::{Advise as _, Explain as _, Failure, one_line};
 
 /// What only the server says about an object. A file that was read from a cluster has it; nobody wants it.
 const SERVERS_OWN: [&str; 8] = [
@@ -33,6 +33,31 @@ impl Document {
     pub fn text(&self, pointer: &str) -> &str {
         self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
+
+    /// A document that says what it is, under a name that can be asked for.
+    pub(super) fn addressable(self) -> Result<Self, Failure> {
+        let place = &self.place;
+        for (field, pointer) in
+            [("apiVersion", "/apiVersion"), ("kind", "/kind"), ("metadata.name", "/metadata/name")]
+        {
+            if self.text(pointer).is_empty() {
+                return Err(Failure::new(format!("{place}: {field} is not set")));
+            }
+        }
+        for pointer in ["/metadata/name", "/metadata/namespace"] {
+            let name = self.text(pointer);
+            let strange = |c: &char| !c.is_ascii_alphanumeric() && !".-_:~".contains(*c);
+            if matches!(name, "." | "..") {
+                return Err(Failure::new(format!("{place}: invalid resource name {name:?}")));
+            }
+            if let Some(strange) = name.chars().find(strange) {
+                return Err(Failure::new(format!(
+                    "{place}: invalid resource name {name:?}: may not contain {strange:?}"
+                )));
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// Reads all resources of a file; the items of a list are resources.
@@ -55,7 +80,11 @@ pub fn read(source: &Source) -> Result<Vec<Document>, Failure> {
 }
 
 fn parse(text: &str, name: &str) -> Result<Vec<Document>, Failure> {
-    let all: Vec<Value> = serde_saphyr::from_multiple(text).what(format!("{name} is not YAML"))?;
+    let all: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
+        // The parser says what it has to say in its first line, and repeats it in its causes.
+        let why = one_line(&error.to_string());
+        Failure::new(format!("{name} is not YAML: {}", why.trim_start_matches("error: ")))
+    })?;
     let all: Vec<Value> = all.into_iter().filter(|value| !value.is_null()).collect();
     let several = all.len() > 1;
     let mut documents = Vec::new();

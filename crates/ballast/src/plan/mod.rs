@@ -71,30 +71,34 @@ pub async fn plan(plan: &Plan) -> Result<Planned, Failure> {
     for file in &plan.files {
         all.extend(documents::read(file)?);
     }
+    let (sound, unsound): (Vec<_>, Vec<_>) =
+        all.into_iter().map(Document::addressable).partition(Result::is_ok);
+    let mut all: Vec<Document> = sound.into_iter().flatten().collect();
     let now = Timestamp::now();
-    match &plan.cluster {
+    let mut planned = match &plan.cluster {
         Some(cluster) => {
             let client = cluster::connect(cluster).await?.client;
-            let namespace = plan.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-            Ok(plan_all(&client, settle_namespaces(all, &namespace), now).await)
+            settle_namespaces(&mut all, plan.namespace.as_deref().unwrap_or(client.default_namespace()));
+            plan_all(&client, &all, now).await
         }
         None => {
-            let all = settle_namespaces(all, plan.namespace.as_deref().unwrap_or("default"));
+            settle_namespaces(&mut all, plan.namespace.as_deref().unwrap_or("default"));
             let empty = empty_cluster(&all).await?;
-            let planned = plan_all(&empty.client(), all, now).await;
+            let planned = plan_all(&empty.client(), &all, now).await;
             empty.shutdown().await;
-            Ok(planned)
+            planned
         }
-    }
+    };
+    planned.failures.extend(unsound.into_iter().filter_map(Result::err));
+    Ok(planned)
 }
 
-fn settle_namespaces(mut all: Vec<Document>, namespace: &str) -> Vec<Document> {
-    for document in &mut all {
-        if document.value["metadata"].is_object() && document.text("/metadata/namespace").is_empty() {
+fn settle_namespaces(all: &mut [Document], namespace: &str) {
+    for document in all {
+        if document.text("/metadata/namespace").is_empty() {
             document.value["metadata"]["namespace"] = namespace.into();
         }
     }
-    all
 }
 
 /// A cluster that has the definitions and the namespaces, and nothing else.
@@ -103,8 +107,8 @@ async fn empty_cluster(all: &[Document]) -> Result<Drydock, Failure> {
     let drydock = Drydock::builder().controllers(false).start().await.what(what)?;
     let namespaces: BTreeSet<&str> =
         all.iter().map(|document| document.text("/metadata/namespace")).collect();
-    let namespaces = namespaces.into_iter().filter(|name| !name.is_empty());
     let mut objects: Vec<_> = namespaces
+        .into_iter()
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
     objects.extend(ballast_packaging::definitions());
@@ -112,10 +116,10 @@ async fn empty_cluster(all: &[Document]) -> Result<Drydock, Failure> {
     Ok(drydock)
 }
 
-async fn plan_all(client: &Client, all: Vec<Document>, now: Timestamp) -> Planned {
+async fn plan_all(client: &Client, all: &[Document], now: Timestamp) -> Planned {
     let planners = operators::planners();
     let mut planned = Planned::default();
-    for document in &all {
+    for document in all {
         match plan_one(client, &planners, document, now).await {
             Ok(report) => planned.reports.push(report),
             Err(failure) => planned.failures.push(failure),
@@ -131,13 +135,6 @@ async fn plan_one(
     now: Timestamp,
 ) -> Result<Report, Failure> {
     let (place, api_version, kind) = (&document.place, document.text("/apiVersion"), document.text("/kind"));
-    for (field, text) in
-        [("apiVersion", api_version), ("kind", kind), ("metadata.name", document.text("/metadata/name"))]
-    {
-        if text.is_empty() {
-            return Err(Failure::new(format!("{place}: {field} is not set")));
-        }
-    }
     let Some(planner) = planners.iter().find(|planner| planner.kind().is(api_version, kind)) else {
         let known: Vec<String> = planners
             .iter()

@@ -1,7 +1,7 @@
 //! What a request wants to do.
 
-use crate::quote::quoted;
 use crate::{Identity, Refusal};
+use drydock_schema::words::quoted;
 
 /// Everything that authorization looks at.
 #[derive(Debug, Clone, Copy)]

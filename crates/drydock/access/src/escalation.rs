@@ -6,9 +6,9 @@
 use serde_json::Value;
 
 use crate::policy::{RoleRef, meta};
-use crate::quote::{joined, quoted, quoted_list};
 use crate::rule::missing;
 use crate::{Attributes, Identity, Policy, PolicyRule, RBAC_GROUP, Refusal};
+use drydock_schema::words::{joined, quoted, quoted_list};
 
 /// A create or update of one of the four RBAC kinds, after admission and defaulting.
 #[derive(Debug, Clone, Copy)]

@@ -25,7 +25,6 @@ mod identity;
 pub mod impersonation;
 mod jws;
 mod policy;
-mod quote;
 mod refusal;
 pub mod reviews;
 mod rule;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::quote::{joined, quoted};
 use crate::{Attributes, Identity, PolicyRule, RBAC_GROUP};
+use drydock_schema::words::{joined, quoted};
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

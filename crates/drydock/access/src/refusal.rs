@@ -4,7 +4,7 @@ use std::fmt;
 
 use drydock_schema::FieldError;
 
-use crate::quote::{joined, quoted};
+use drydock_schema::words::{joined, quoted};
 
 /// An answer other than success. `Display` is the `message` of the `Status`.
 #[derive(Debug, Clone, PartialEq)]

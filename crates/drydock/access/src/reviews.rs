@@ -102,7 +102,8 @@ pub fn self_subject_rules(policy: &Policy, caller: &Identity, review: &Value) ->
         "incomplete": false,
     });
     if !missing.is_empty() {
-        status["evaluationError"] = json!(crate::quote::joined(missing.iter().map(|role| role.message())));
+        status["evaluationError"] =
+            json!(drydock_schema::words::joined(missing.iter().map(|role| role.message())));
     }
     Ok(json!({
         "apiVersion": format!("{AUTHORIZATION}/v1"),

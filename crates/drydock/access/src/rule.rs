@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::Attributes;
-use crate::quote::quoted_list;
+use drydock_schema::words::quoted_list;
 
 /// `PolicyRule` of `rbac.authorization.k8s.io/v1`. An empty list matches nothing, except
 /// `resource_names`, where it means any name.

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use crate::claims::{Claims, Kubernetes, Legacy};
 use crate::jws::Compact;
-use crate::quote::{quoted, quoted_list};
 use crate::{Identity, KeyError, ServiceAccountClaims, SigningKey};
+use drydock_schema::words::{quoted, quoted_list};
 
 /// The issuer, and the audience that stands for the API itself.
 pub const ISSUER: &str = "https://kubernetes.default.svc";

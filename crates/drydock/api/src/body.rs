@@ -1,6 +1,6 @@
 //! Request bodies: JSON, YAML and, for built-in kinds, protobuf, read into a `Value`.
 //!
-//! **Always holds:** a body is at most [`LIMIT`] bytes and no deeper than `serde_json` goes, so that
+//! **Always holds:** a body is at most [`LIMIT`] bytes and no deeper than `json::MAX_DEPTH`, so that
 //! nobody can exhaust memory or stack with one request. What is wrong with a body is said in the
 //! words of the real server.
 
@@ -8,16 +8,13 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use drydock_kinds::Kind;
-use drydock_schema::FieldErrorKind;
+use drydock_schema::{FieldErrorKind, json, words};
 use http::{HeaderMap, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 
-use crate::{
-    failure::{Failure, GroupResource},
-    strict,
-};
+use crate::failure::{Failure, GroupResource};
 
 /// What the real server takes at most: twice etcd's own limit for one request.
 pub const LIMIT: usize = 3 * 1024 * 1024;
@@ -148,13 +145,12 @@ pub fn decode(kind: &Kind, media: MediaType, bytes: &Bytes) -> Result<Decoded, F
 /// A sentence that says what is wrong with the body.
 pub fn parse(media: MediaType, bytes: &Bytes) -> Result<Decoded, String> {
     let (object, duplicates) = match media {
-        MediaType::Json => strict::parse(bytes).map_err(|error| {
-            format!("couldn't get version/kind; json parse error: {}", go_words(&error, bytes))
-        })?,
-        MediaType::Yaml => {
-            let parsed = drydock_schema::json::parse_yaml(bytes).map_err(|error| yaml_words(&error))?;
-            (parsed.value, Vec::new())
+        MediaType::Json => {
+            let parsed = json::parse(bytes)
+                .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
+            (parsed.value, parsed.duplicates)
         }
+        MediaType::Yaml => (json::parse_yaml(bytes).map_err(|error| error.to_string())?.value, Vec::new()),
         MediaType::Protobuf => {
             let object = drydock_schema::protobuf::decode(bytes).map_err(|error| error.to_string())?;
             (object, Vec::new())
@@ -164,22 +160,10 @@ pub fn parse(media: MediaType, bytes: &Bytes) -> Result<Decoded, String> {
         let go = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
         return Err(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type {go}",
-            type_word(&object)
+            words::json_kind(&object)
         ));
     }
     Ok(Decoded { object, duplicates })
-}
-
-/// What Go calls a JSON value's type.
-fn type_word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 /// Fills a missing type in for built-in kinds; refuses one that does not fit.
@@ -299,77 +283,4 @@ pub fn judge(
 #[must_use]
 pub fn mishandled(kind: &str, version: &str, fault: &str) -> Failure {
     Failure::BadRequest(format!("{kind} in version {version:?} cannot be handled as a {kind}: {fault}"))
-}
-
-/// What Go says of a word that begins as `true`, `false` or `null` and goes on otherwise at `at`.
-fn literal_words(line: &[u8], at: usize) -> Option<String> {
-    let offender = char::from(*line.get(at)?);
-    ["true", "false", "null"].into_iter().find_map(|literal| {
-        let begun = (1..literal.len()).rev().find(|length| {
-            at.checked_sub(*length).is_some_and(|start| line[start..at] == literal.as_bytes()[..*length])
-        })?;
-        let expected = char::from(*literal.as_bytes().get(begun)?);
-        Some(format!("invalid character {offender:?} in literal {literal} (expecting {expected:?})"))
-    })
-}
-
-/// A YAML parser's complaint, without the picture.
-pub(crate) fn yaml_words(error: &drydock_schema::json::JsonError) -> String {
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    format!("yaml: {}", first.trim_start_matches("error: "))
-}
-
-/// A parser's complaint in the words that Go's has for it.
-pub(crate) fn go_words(error: &serde_json::Error, bytes: &[u8]) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    let text = error.to_string();
-    let line = bytes.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
-    let offender = line.get(error.column().saturating_sub(1)).copied().unwrap_or(b' ') as char;
-    let place = match text.split(" at line").next().unwrap_or_default() {
-        "expected value" | "trailing comma" if offender == '}' => {
-            "looking for beginning of object key string"
-        }
-        "key must be a string" => "looking for beginning of object key string",
-        "expected value" | "trailing comma" => "looking for beginning of value",
-        "expected `,` or `}`" => "after object key:value pair",
-        "expected `,` or `]`" => "after array element",
-        "expected `:`" => "after object key",
-        "trailing characters" => "after top-level value",
-        "recursion limit exceeded" => return "exceeded max depth".to_owned(),
-        "expected ident" => return literal_words(line, error.column().saturating_sub(1)).unwrap_or(text),
-        _ => return text,
-    };
-    format!("invalid character {offender:?} {place}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expected: &str) {
-        let error = strict::parse(text.as_bytes()).unwrap_err();
-        assert_eq!(go_words(&error, text.as_bytes()), expected, "{text}");
-    }
-
-    #[test]
-    fn broken_json_is_described_as_go_describes_it() {
-        for (text, expected) in [
-            ("{", "unexpected end of JSON input"),
-            ("no", "invalid character 'o' in literal null (expecting 'u')"),
-            (r#"{"a":trux}"#, "invalid character 'x' in literal true (expecting 'e')"),
-            ("x", "invalid character 'x' looking for beginning of value"),
-            (r#"{"a":1 "b"}"#, "invalid character '\"' after object key:value pair"),
-            ("[1 2]", "invalid character '2' after array element"),
-            (r#"{"a" 1}"#, "invalid character '1' after object key"),
-            ("{} x", "invalid character 'x' after top-level value"),
-            ("{a", "invalid character 'a' looking for beginning of object key string"),
-        ] {
-            check(text, expected);
-        }
-        check(&"[".repeat(1000), "exceeded max depth");
-    }
 }

@@ -9,6 +9,7 @@ use drydock_merge::fields::FieldSet;
 use drydock_schema::{Schema, typed, unknown};
 use drydock_store::{Key, Stored};
 use http::{HeaderMap, StatusCode, header};
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -31,6 +32,8 @@ pub(crate) struct Call<'a> {
     pub kind: Arc<Kind>,
     pub identity: &'a Identity,
     pub headers: &'a HeaderMap,
+    /// The connection itself, once both sides agree to speak something else on it.
+    pub upgrade: Option<OnUpgrade>,
     pub body: Bytes,
     pub accept: Accept,
     pub now: Timestamp,

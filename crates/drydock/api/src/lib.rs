@@ -13,7 +13,7 @@
 //! | `accept`, `body` | which form the answer has, what the body says |
 //! | `list`, `watch`, `select` | reading |
 //! | `write`, `patch`, `delete`, `admission` | writing |
-//! | `subresources` | scale, tokens, evictions, bindings, access reviews |
+//! | `subresources` | scale, tokens, evictions, bindings, access reviews; `nodes`: logs and exec |
 //! | `definitions` | custom resource definitions come to life and end |
 //! | `present`, `response`, `failure` | the answer is written |
 //!
@@ -35,6 +35,7 @@ mod failure;
 mod gnostic;
 mod hooks;
 mod list;
+mod nodes;
 mod object;
 mod patch;
 mod paths;
@@ -43,7 +44,6 @@ mod request;
 mod response;
 mod select;
 mod server;
-mod strict;
 mod subresources;
 mod verbs;
 mod watch;
@@ -53,6 +53,7 @@ pub use auth::Caller;
 pub use bootstrap::BootstrapError;
 pub use failure::{Cause, Failure, GroupResource};
 pub use hooks::{After, Before, Interceptor, LogEntry, OnEvent, RequestLog, Seen};
+pub use nodes::{NodeStream, Nodes, Unreachable};
 pub use request::{Options as RequestOptions, RequestInfo, ResourcePath, Verb};
 pub use response::{Answer, Cut, ResponseBody};
 pub use server::{Api, Clock, Options, VERSION};

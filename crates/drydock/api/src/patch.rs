@@ -7,7 +7,7 @@ use drydock_merge::{
     managed::{self, ApplyError},
     patch::{self, PatchError},
 };
-use drydock_schema::FieldError;
+use drydock_schema::{FieldError, json};
 use http::StatusCode;
 use serde_json::Value;
 
@@ -17,7 +17,6 @@ use crate::{
     failure::{Cause, Failure, GroupResource},
     object::{self, meta},
     response::Answer,
-    strict,
 };
 
 /// How often an apply is tried when objects appear and vanish under it.
@@ -49,22 +48,21 @@ impl Patch {
         };
         let kind = body::content_type(call.headers);
         check_options(call, kind == APPLY)?;
-        let json = || -> Result<(Value, Vec<String>), Failure> {
-            strict::parse(&call.body).map_err(|error| {
-                Failure::BadRequest(format!("error decoding patch: {}", body::go_words(&error, &call.body)))
-            })
+        let read = || -> Result<(Value, Vec<String>), Failure> {
+            let parsed = json::parse(&call.body)
+                .map_err(|error| Failure::BadRequest(format!("error decoding patch: {error}")))?;
+            Ok((parsed.value, parsed.duplicates))
         };
         match kind {
-            "application/json-patch+json" => json().map(|(value, _)| (Self::Json(value), Vec::new())),
-            "application/merge-patch+json" => json().map(|(value, twice)| (Self::Merge(value), twice)),
+            "application/json-patch+json" => read().map(|(value, _)| (Self::Json(value), Vec::new())),
+            "application/merge-patch+json" => read().map(|(value, twice)| (Self::Merge(value), twice)),
             "application/strategic-merge-patch+json" if strategic => {
-                json().map(|(value, twice)| (Self::Strategic(value), twice))
+                read().map(|(value, twice)| (Self::Strategic(value), twice))
             }
             APPLY => {
-                let parsed = drydock_schema::json::parse_yaml(&call.body).map_err(|error| {
-                    let words = body::yaml_words(&error);
+                let parsed = json::parse_yaml(&call.body).map_err(|error| {
                     Failure::BadRequest(format!(
-                        "error decoding YAML: error converting YAML to JSON: {words}"
+                        "error decoding YAML: error converting YAML to JSON: {error}"
                     ))
                 })?;
                 Ok((Self::Apply(parsed.value), Vec::new()))
@@ -75,14 +73,19 @@ impl Patch {
 
     /// The object with the patch carried out, for all but apply.
     fn onto(&self, call: &Call<'_>, live: &Value) -> Result<Value, Failure> {
-        match self {
-            Self::Json(operations) => Ok(patch::json(live, operations)?),
+        let patched = match self {
+            Self::Json(operations) => patch::json(live, operations)?,
             Self::Merge(change) | Self::Apply(change) => {
                 patch::require_object(change)?;
-                Ok(patch::merge(live, change))
+                patch::merge(live, change)
             }
-            Self::Strategic(change) => Ok(patch::strategic(&call.kind.schema(), live, change)?),
+            Self::Strategic(change) => patch::strategic(&call.kind.schema(), live, change)?,
+        };
+        // A deep patch of a deep place is deeper than either.
+        if !json::is_bearable(&patched) {
+            return Err(Failure::BadRequest(json::JsonError::Depth.to_string()));
         }
+        Ok(patched)
     }
 }
 

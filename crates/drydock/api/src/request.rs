@@ -217,7 +217,7 @@ fn decode(text: &str) -> String {
 }
 
 /// The key-value pairs of a query, decoded.
-fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
+pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> + '_ {
     query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decode(&key.replace('+', " ")), decode(&value.replace('+', " ")))
@@ -260,11 +260,11 @@ fn filled(value: String) -> Option<String> {
 }
 
 /// Only `false` and `0` are false in a query, as Kubernetes reads it.
-fn truth(value: &str) -> bool {
+pub(crate) fn truth(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
-fn number(value: &str) -> Result<i64, Failure> {
+pub(crate) fn number(value: &str) -> Result<i64, Failure> {
     if value.is_empty() {
         return Ok(0);
     }

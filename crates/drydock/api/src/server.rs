@@ -6,8 +6,9 @@ use bytes::Bytes;
 use drydock_access::{Identity, Policy, Tokens};
 use drydock_kinds::{Kind, Registry};
 use drydock_store::{Store, Stored};
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, header, request::Parts};
 use http_body::Body;
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -20,6 +21,7 @@ use crate::{
     definitions::{self, Installed},
     failure::Failure,
     hooks::{After, Before, Interceptor, LogEntry, RequestLog, Seen},
+    nodes::{Nodes, Unreachable},
     object,
     paths::Documents,
     request::{self, RequestInfo},
@@ -43,13 +45,21 @@ pub struct Options {
     pub interceptor: Option<Arc<dyn Interceptor>>,
     /// Where requests are kept.
     pub log: Arc<RequestLog>,
+    /// How the nodes are reached.
+    pub nodes: Arc<dyn Nodes>,
 }
 
 impl Options {
-    /// The clock of the machine, no interference, no log.
+    /// The clock of the machine, no interference, no log, no nodes.
     #[must_use]
     pub fn new(tokens: Arc<Tokens>) -> Self {
-        Self { clock: Arc::new(Timestamp::now), tokens, interceptor: None, log: Arc::new(RequestLog::new(0)) }
+        Self {
+            clock: Arc::new(Timestamp::now),
+            tokens,
+            interceptor: None,
+            log: Arc::new(RequestLog::new(0)),
+            nodes: Arc::new(Unreachable),
+        }
     }
 }
 
@@ -132,6 +142,10 @@ impl Api {
         self.0.options.interceptor.clone()
     }
 
+    pub(crate) fn nodes(&self) -> &dyn Nodes {
+        &*self.0.options.nodes
+    }
+
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.0.policy.get(&self.0.store)
     }
@@ -190,7 +204,7 @@ impl Api {
         let seen = Seen { info: &info, user: &user, user_agent: call::user_agent(&parts.headers) };
         let result = match identity {
             Err(failure) => Err(failure),
-            Ok(identity) => self.allowed(&info, &parts.headers, &identity, seen, body, &mut received).await,
+            Ok(identity) => self.allowed(&info, &parts, &identity, seen, body, &mut received).await,
         };
         let mut answer = match result {
             Ok(Some(answer)) => answer,
@@ -210,7 +224,7 @@ impl Api {
     async fn allowed<B>(
         &self,
         info: &RequestInfo,
-        headers: &HeaderMap,
+        parts: &Parts,
         identity: &Identity,
         seen: Seen<'_>,
         body: B,
@@ -232,7 +246,7 @@ impl Api {
                 Before::Cut => return Ok(None),
             }
         }
-        let result = self.route(info, headers, identity, body).await;
+        let result = self.route(info, parts, identity, body).await;
         if let Some(interceptor) = interceptor {
             let status = match &result {
                 Ok(answer) => answer.status().as_u16(),
@@ -250,7 +264,7 @@ impl Api {
     async fn route(
         &self,
         info: &RequestInfo,
-        headers: &HeaderMap,
+        Parts { headers, extensions, .. }: &Parts,
         identity: &Identity,
         body: Bytes,
     ) -> Result<Answer, Failure> {
@@ -270,6 +284,7 @@ impl Api {
             kind,
             identity,
             headers,
+            upgrade: extensions.get::<OnUpgrade>().cloned(),
             body,
             accept,
             now: self.now(),

@@ -35,7 +35,6 @@ impl Call<'_> {
             Some(name) if self.kind.subresources.other.iter().any(|other| other.name == name) => {
                 subresources::other(self, name).await
             }
-            Some(name) if subresources::is_on_node(&self.kind, name) => subresources::on_node(self, name),
             Some(_) => Err(self.no_such_resource()),
         }
     }
@@ -154,6 +153,7 @@ impl<'a> Call<'a> {
             kind: self.kind.clone(),
             identity: self.identity,
             headers: self.headers,
+            upgrade: None,
             body: self.body.clone(),
             accept: self.accept.clone(),
             now: self.now,
@@ -199,6 +199,7 @@ impl Api {
             kind: kind.clone(),
             identity: &identity,
             headers: &headers,
+            upgrade: None,
             body: bytes::Bytes::new(),
             accept: accept::JSON,
             now: self.now(),

@@ -1,7 +1,7 @@
 //! Runs the controllers against the cluster of the kubeconfig, each under the identity Kubernetes gives it.
 //! For a cluster whose own controller manager is off: to see them work on a real API server, with its rights.
 
-use drydock_controllers::{Options, WATCHER};
+use drydock_controllers::{Options, SCHEDULER, WATCHER};
 use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut config = config.clone();
         let user = match name {
             WATCHER => "system:kube-controller-manager".to_owned(),
+            SCHEDULER => "system:kube-scheduler".to_owned(),
             name => format!("system:serviceaccount:kube-system:{name}"),
         };
         config.auth_info.impersonate = Some(user);

@@ -1,6 +1,6 @@
-//! What kube-controller-manager does, as ordinary clients: garbage collection, namespace deletion,
+//! What kube-controller-manager and kube-scheduler do, as ordinary clients: garbage collection, namespace deletion,
 //! Deployments, ReplicaSets, Endpoints and EndpointSlices, default accounts, the cluster's certificate,
-//! disruption budgets, aggregated roles.
+//! disruption budgets, aggregated roles; and pods are given to nodes.
 //!
 //! Each controller is one module, and in it one decision: a pure function from objects to what shall happen,
 //! with its tests beside it. What drives them is in the module `machinery`, once for all: a kind is watched once for
@@ -10,7 +10,7 @@
 //! - A controller acts under its own identity, and needs no more rights than Kubernetes gives it.
 //! - Objects are kept slim: only what a decision looks at.
 //!
-//! What is not here: the scheduler, StatefulSets, Jobs and CronJobs.
+//! What is not here: StatefulSets, Jobs and CronJobs.
 
 mod claim;
 mod cluster_roles;
@@ -24,6 +24,7 @@ mod namespaces;
 mod objects;
 mod replica_set;
 mod root_ca;
+mod scheduler;
 mod service_accounts;
 mod service_pods;
 mod start;
@@ -41,11 +42,16 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// `system:kube-controller-manager`.
 pub const WATCHER: &str = "kube-controller-manager";
 
+/// The name of the scheduler, whose identity is the user `system:kube-scheduler`.
+pub const SCHEDULER: &str = "kube-scheduler";
+
 /// How the controllers are to run.
 #[derive(Clone)]
 pub struct Options {
     /// The certificate, in PEM, that pods know the API server by; without one it is not published.
     pub root_ca: Option<String>,
+    /// Whether pods are given to nodes.
+    pub scheduler: bool,
     /// Where the time is taken from.
     pub clock: Clock,
     /// How many objects each of the busy controllers works on at a time. They wait for the server most of
@@ -55,6 +61,6 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { root_ca: None, clock: Arc::new(Timestamp::now), workers: 16 }
+        Self { root_ca: None, scheduler: true, clock: Arc::new(Timestamp::now), workers: 16 }
     }
 }

@@ -122,7 +122,12 @@ pub mod tests {
             pod.status.phase = Phase::Succeeded;
         }
         let number = words.get(3).map_or(8080, |port| port.parse().unwrap());
-        let port = ContainerPort { name: "http".into(), container_port: number, protocol: "TCP".into() };
+        let port = ContainerPort {
+            name: "http".into(),
+            container_port: number,
+            protocol: "TCP".into(),
+            ..ContainerPort::default()
+        };
         pod.spec.containers.push(Container { restart_policy: "".into(), ports: vec![port] });
         Arc::new(pod)
     }

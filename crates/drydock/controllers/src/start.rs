@@ -17,8 +17,8 @@ use crate::machinery::recorder::Recorder;
 use crate::machinery::rest::{Error, Rest};
 use crate::objects::resource::Resource;
 use crate::{
-    Options, WATCHER, cluster_roles, deployment, disruption, endpoint_slices, endpoints, garbage, namespaces,
-    replica_set, root_ca, service_accounts,
+    Options, SCHEDULER, WATCHER, cluster_roles, deployment, disruption, endpoint_slices, endpoints, garbage,
+    namespaces, replica_set, root_ca, scheduler, service_accounts,
 };
 
 /// Workers of the controllers that have little to do.
@@ -40,13 +40,13 @@ macro_rules! work {
 /// it stops them, too.
 ///
 /// `clients` gives a client for a name: the name of a controller as Kubernetes names it, to be identified as
-/// `system:serviceaccount:kube-system:NAME`, or [`WATCHER`]. Must be called within a tokio runtime.
+/// `system:serviceaccount:kube-system:NAME`, or [`WATCHER`], or [`SCHEDULER`]. Must be called within a tokio runtime.
 pub fn run(
     clients: impl Fn(&'static str) -> Client,
     options: Options,
     shutdown: CancellationToken,
 ) -> BoxFuture<'static, ()> {
-    let Options { root_ca, clock, workers } = options;
+    let Options { root_ca, scheduler, clock, workers } = options;
     let watcher = clients(WATCHER);
     let rest = |name| Rest::new(clients(name));
     let voice = |name, rest: &Rest| Recorder::start(name, rest.clone(), clock.clone(), shutdown.clone());
@@ -106,6 +106,15 @@ pub fn run(
         work!(house, "root-ca-certificate-publisher", FEW, queue, controller, [spaces, maps]);
     }
 
+    let mut nodes = informer();
+    if scheduler {
+        let (queue, own) = (Arc::default(), rest(SCHEDULER));
+        let told = voice(scheduler::NAME, &own);
+        let (all, now) = ((&mut pods, &mut nodes, &mut spaces), clock.clone());
+        let controller = scheduler::Controller::new(own, told, now, all, &queue);
+        work!(house, "scheduler", workers, queue, controller, [pods, nodes, spaces]);
+    }
+
     let queue = Arc::default();
     let own = rest("clusterrole-aggregation-controller");
     let controller = cluster_roles::Controller::new(own, &mut roles, &queue);
@@ -133,6 +142,9 @@ pub fn run(
     });
 
     house.watch(&watcher, &feed, pods);
+    if scheduler {
+        house.watch(&watcher, &feed, nodes);
+    }
     house.watch(&watcher, &feed, sets);
     house.watch(&watcher, &feed, deployments);
     house.watch(&watcher, &feed, services);

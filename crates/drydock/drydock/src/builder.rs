@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use drydock_access::{Identity, Tokens};
-use drydock_api::{Api, Clock, RequestLog};
+use drydock_api::{Api, Clock, Nodes, RequestLog, Unreachable};
 use drydock_store::{OpenError, Options, Snapshot, Store};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -44,9 +44,11 @@ pub struct Builder {
     memory: Memory,
     history: Option<usize>,
     controllers: bool,
+    scheduler: bool,
     requests: usize,
     tokens: Vec<(String, Identity)>,
     clock: Clock,
+    nodes: Arc<dyn Nodes>,
 }
 
 impl Default for Builder {
@@ -55,9 +57,11 @@ impl Default for Builder {
             memory: Memory::Empty,
             history: None,
             controllers: true,
+            scheduler: true,
             requests: REQUESTS,
             tokens: Vec::new(),
             clock: Arc::new(Timestamp::now),
+            nodes: Arc::new(Unreachable),
         }
     }
 }
@@ -83,6 +87,12 @@ impl Builder {
         Builder { controllers: run, ..self }
     }
 
+    /// Whether pods are given to nodes, when controllers run. Without, a pod stays as it was created, and
+    /// nothing is said about why it waits: what a cluster without a scheduler is compared with.
+    pub fn scheduler(self, run: bool) -> Builder {
+        Builder { scheduler: run, ..self }
+    }
+
     /// How many requests the log keeps.
     pub fn requests(self, kept: usize) -> Builder {
         Builder { requests: kept, ..self }
@@ -97,6 +107,11 @@ impl Builder {
     /// Where the API takes the time from that it writes into objects and judges tokens by.
     pub fn clock(self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Builder {
         Builder { clock: Arc::new(clock), ..self }
+    }
+
+    /// How nodes are reached for logs, exec, attach and port-forward; without this, they aren't.
+    pub fn nodes(self, nodes: impl Nodes + 'static) -> Builder {
+        Builder { nodes: Arc::new(nodes), ..self }
     }
 
     /// Starts the cluster. When this returns, it answers.
@@ -128,6 +143,7 @@ impl Builder {
             tokens: Arc::new(tokens),
             interceptor: Some(Arc::new(faults.clone())),
             log: Arc::clone(&requests),
+            nodes: self.nodes,
         };
         let api = Api::new(store.clone(), options);
         api.bootstrap().await?;
@@ -140,6 +156,7 @@ impl Builder {
         if self.controllers {
             let options = drydock_controllers::Options {
                 root_ca: Some(authority.pem().to_owned()),
+                scheduler: self.scheduler,
                 clock: self.clock,
                 ..drydock_controllers::Options::default()
             };
@@ -160,6 +177,7 @@ impl Builder {
 fn controller(name: &str) -> Identity {
     match name {
         drydock_controllers::WATCHER => Identity::user("system:kube-controller-manager", [""; 0]),
+        drydock_controllers::SCHEDULER => Identity::user("system:kube-scheduler", [""; 0]),
         name => Identity::service_account("kube-system", name, ""),
     }
 }

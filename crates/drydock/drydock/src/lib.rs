@@ -41,7 +41,7 @@ pub use builder::{Builder, StartError};
 pub use certificates::CertificateError;
 pub use credentials::CredentialError;
 pub use drydock_access::Identity;
-pub use drydock_api::{LogEntry, RequestLog, VERSION, Verb};
+pub use drydock_api::{LogEntry, NodeStream, Nodes, RequestLog, VERSION, Verb};
 pub use drydock_store::{Compacted, OpenError, Revision, Snapshot};
 pub use faults::{Fault, Faults, Order};
 pub use private::FileError;

@@ -230,7 +230,7 @@ async fn what_was_done_is_told_in_events() {
     let cluster = Cluster::start().await;
     cluster.deploy(1, "web:1").await;
     let events: Api<Event> = cluster.in_default();
-    let told = eventually("two events", || async {
+    let told = eventually("three events", || async {
         let all = events.list(&ListParams::default()).await.ok()?.items;
         let told: BTreeSet<_> = all
             .iter()
@@ -242,12 +242,12 @@ async fn what_was_done_is_told_in_events() {
                 )
             })
             .collect();
-        (told.len() == 2).then_some(told)
+        (told.len() == 3).then_some(told)
     })
     .await;
     assert_eq!(
         told.into_iter().collect::<Vec<_>>(),
-        ["Deployment ScalingReplicaSet", "ReplicaSet SuccessfulCreate"]
+        ["Deployment ScalingReplicaSet", "Pod FailedScheduling", "ReplicaSet SuccessfulCreate"]
     );
 }
 

@@ -39,6 +39,15 @@ const ASSUMED: &[&str] = &[
     "ucf",
 ];
 
+/// The beginnings of those settings of the machine's apt that say how it reaches a mirror, and how old that may be.
+const NETWORK: &[&str] = &[
+    "Acquire::http",
+    "Acquire::ForceIP",
+    "Acquire::Check-",
+    "Acquire::Max-ValidTime",
+    "Acquire::Min-ValidTime",
+];
+
 /// Suites that security updates are not published for beside.
 const WITHOUT_SECURITY: &[&str] = &["sid", "unstable", "experimental"];
 
@@ -197,6 +206,7 @@ impl Suite {
             self.configure(mirror, None)?;
             self.run("apt-get", &["-q", "update"], report)?;
         }
+        let _ = self.run("apt-get", &["-qq", "autoclean"], report); // old packages are only in the way
         self.write("updated", &now.to_string())
     }
 
@@ -222,9 +232,7 @@ impl Suite {
             .map_err(|error| PackagesError::NoProgram { program: "apt-config", error })?;
         let network: String = String::from_utf8_lossy(&dump.stdout)
             .lines()
-            .filter(|line| {
-                ["Acquire::http", "Acquire::ForceIP"].iter().any(|setting| line.starts_with(setting))
-            })
+            .filter(|line| NETWORK.iter().any(|setting| line.starts_with(setting)))
             .map(|line| format!("{line}\n"))
             .collect();
         let paths: String = [
@@ -244,7 +252,7 @@ impl Suite {
         .collect();
         // A sandbox user could not write here; the lock is this module's own; a missing list is an error.
         let rest = "APT::Sandbox::User \"\";\nDebug::NoLocking \"true\";\nAPT::Update::Error-Mode \"any\";\n\
-                    APT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\n\
+                    APT::Install-Recommends \"false\";\nDir::Cache::srcpkgcache \"\";\nAcquire::Languages \"none\";\n\
                     Acquire::http::Timeout \"20\";\nAcquire::Retries \"2\";\n";
         Ok(format!("{network}{paths}{rest}"))
     }
@@ -340,7 +348,7 @@ fn package_of(file: &str) -> Option<Package> {
 
 /// `dlstatus:1:12.5:Retrieving file 1 of 9`
 fn download_of(line: &str) -> Option<Progress> {
-    let mut words = line.strip_prefix("dlstatus:")?.rsplitn(2, "file ").next()?.split(" of ");
+    let mut words = line.strip_prefix("dlstatus:")?.rsplit("file ").next()?.split(" of ");
     Some(Progress::Download { number: words.next()?.parse().ok()?, of: words.next()?.trim().parse().ok()? })
 }
 

@@ -138,6 +138,9 @@ pub(crate) struct Pointer {
     pub(crate) fingerprint: Option<String>,
     /// What of the tag it does not satisfy, as a sentence.
     pub(crate) note: Option<String>,
+    /// Set when not every suite could be looked at, so that there may be something nearer.
+    #[serde(default)]
+    pub(crate) provisional: bool,
 }
 
 pub(crate) type References = BTreeMap<String, Pointer>;

@@ -9,6 +9,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::apt::FRESH_FOR;
 use crate::config::Document;
 use crate::layout::{ImageId, Origin, Pointer, Record, at};
@@ -21,13 +23,32 @@ use crate::tree::{self, TreeError};
 use crate::version::{Candidate, Version, Wish, choose};
 use crate::{digest, export, linkage};
 
+/// A choice that was made without looking everywhere is made again when it is older than this.
+const PROVISIONAL_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// What the suites have, and which could not be looked at.
+type Found = (Vec<Candidate>, Vec<(String, PackagesError)>);
+
 /// What a recipe decided for a tag.
 struct Decision {
     candidate: Candidate,
     note: Option<String>,
+    /// Whether a suite that could not be looked at might have something nearer.
+    provisional: bool,
 }
 
 impl Store {
+    /// The image that a pod's `image` field means. Errors speak of it as it is written there.
+    ///
+    /// # Errors
+    /// As for [`Store::resolve`], and when it is no image name.
+    pub fn resolve_image(&self, image: &str, pull: Pull, report: Report<'_>) -> Result<Resolved, Error> {
+        self.resolve(&Reference::parse(image)?, pull, report).map_err(|error| match error {
+            Error::NotPresent(_) => Error::NotPresent(image.to_owned()),
+            error => error,
+        })
+    }
+
     /// The image that `reference` means, made where that is needed and wanted.
     ///
     /// # Errors
@@ -40,10 +61,10 @@ impl Store {
         }
         let recipe = self.inner.options.recipes.iter().find(|recipe| recipe.answers_to(&reference.name()));
         let fingerprint = recipe.map(fingerprint);
-        if let Some((record, pointer)) = self.kept(reference, fingerprint.as_deref())? {
-            if pull != Pull::Always || pointer.fingerprint.is_none() || self.is_fresh(&pointer) {
-                return self.judged(reference, record, pointer.note, true);
-            }
+        if let Some((record, pointer)) = self.kept(reference, fingerprint.as_deref())?
+            && self.stands(&pointer, pull)
+        {
+            return self.judged(reference, record, pointer.note, true);
         }
         let (Some(recipe), Some(fingerprint), true) = (recipe, fingerprint, pull != Pull::Never) else {
             return Err(self.absent(reference, pull));
@@ -61,10 +82,10 @@ impl Store {
     ) -> Result<Resolved, Error> {
         let _lock = self.inner.layout.lock_recipe(&recipe.name, report)?;
         let kept = self.kept(reference, Some(fingerprint))?;
-        if let Some((record, pointer)) = &kept {
-            if pull != Pull::Always || self.is_fresh(pointer) {
-                return self.judged(reference, record.clone(), pointer.note.clone(), false);
-            }
+        if let Some((record, pointer)) = &kept
+            && self.stands(pointer, pull)
+        {
+            return self.judged(reference, record.clone(), pointer.note.clone(), false);
         }
         match self.make_anew(reference, recipe, fingerprint, pull, report) {
             Ok(resolved) => Ok(resolved),
@@ -87,23 +108,18 @@ impl Store {
         pull: Pull,
         report: Report<'_>,
     ) -> Result<Resolved, Error> {
-        let Decision { candidate, note } = self.decide(reference, recipe, report)?;
+        let Decision { candidate, note, provisional } = self.decide(reference, recipe, report)?;
         if let Some(note) = note.as_ref().filter(|_| self.inner.options.strict) {
             return Err(Error::NotExact { image: reference.to_string(), note: note.clone() });
         }
         let pointer = |id: &ImageId| {
             let since = (self.inner.options.now)();
-            let pointer = Pointer {
-                id: id.clone(),
-                since,
-                fingerprint: Some(fingerprint.to_owned()),
-                note: note.clone(),
-            };
-            [(reference.tagged(), pointer)]
+            let (id, fingerprint, note) = (id.clone(), Some(fingerprint.to_owned()), note.clone());
+            [(reference.tagged(), Pointer { id, since, fingerprint, note, provisional })]
         };
         let made = self.inner.layout.records()?.into_iter().rev().find(|record| {
             made_from(record, recipe, fingerprint, &candidate)
-                && (pull != Pull::Always || self.is_recent(record.created))
+                && (pull != Pull::Always || self.is_younger(record.created, FRESH_FOR))
         });
         if let Some(record) = made {
             self.inner.layout.refer(&pointer(&record.id))?;
@@ -152,31 +168,29 @@ impl Store {
         };
         let Some(choice) = choose(&wish, &candidates, &recipe.variants) else {
             return Err(match failures.into_iter().next() {
-                Some(error) => Error::packages(reference, error),
+                Some((_, error)) => Error::packages(reference, error),
                 None => Error::Unknown { image: reference.to_string(), known: self.known()? },
             });
         };
-        for failure in &failures {
-            tracing::warn!(image = %reference, error = %failure, "a suite could not be looked at");
-        }
+        let unseen: String = failures
+            .iter()
+            .map(|(suite, error)| {
+                tracing::warn!(image = %reference, suite, %error, "a suite could not be looked at");
+                format!("; Debian {suite} could not be looked at")
+            })
+            .collect();
         let Candidate { suite, version, .. } = choice.candidate;
         let taken = match recipe.version {
             Versioned::ByPackage(_) => format!("Debian {suite}'s {version}"),
             Versioned::As(_) => format!("version {version}"),
         };
         let note = choice.difference.map(|missing| {
-            format!("Image {:?} can't be had: no {missing}; {taken} is taken", reference.tagged())
+            format!("Image {:?} can't be had: no {missing}; {taken} is taken{unseen}", reference.tagged())
         });
-        Ok(Decision { candidate: choice.candidate.clone(), note })
+        Ok(Decision { candidate: choice.candidate.clone(), note, provisional: !failures.is_empty() })
     }
 
-    fn candidates(
-        &self,
-        recipe: &Recipe,
-        package: &str,
-        wish: &Wish,
-        report: Report<'_>,
-    ) -> (Vec<Candidate>, Vec<PackagesError>) {
+    fn candidates(&self, recipe: &Recipe, package: &str, wish: &Wish, report: Report<'_>) -> Found {
         let first =
             recipe.suites.iter().find(|suite| wish.variants.contains(suite)).or(recipe.suites.first());
         let found = Mutex::new((Vec::new(), Vec::new()));
@@ -190,11 +204,11 @@ impl Store {
                     debian,
                 })),
                 Ok(None) => {}
-                Err(error) => found.1.push(error),
+                Err(error) => found.1.push((suite.clone(), error)),
             }
         };
         first.into_iter().for_each(look);
-        let satisfied = |found: &Mutex<(Vec<Candidate>, Vec<PackagesError>)>| {
+        let satisfied = |found: &Mutex<Found>| {
             let found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             choose(wish, &found.0, &recipe.variants).is_some_and(|choice| choice.difference.is_none())
         };
@@ -226,13 +240,19 @@ impl Store {
         Ok(self.inner.layout.record(&pointer.id)?.map(|record| (record, pointer)))
     }
 
-    fn is_fresh(&self, pointer: &Pointer) -> bool {
-        self.is_recent(pointer.since)
+    /// Whether what was chosen before is to be taken without looking again.
+    fn stands(&self, pointer: &Pointer, pull: Pull) -> bool {
+        let age = match (pointer.fingerprint.is_some(), pointer.provisional, pull) {
+            (false, _, _) | (true, _, Pull::Never) | (true, false, Pull::IfNotPresent) => return true,
+            (true, true, _) => PROVISIONAL_FOR,
+            (true, false, Pull::Always) => FRESH_FOR,
+        };
+        self.is_younger(pointer.since, age)
     }
 
-    fn is_recent(&self, then: jiff::Timestamp) -> bool {
+    fn is_younger(&self, then: Timestamp, age: SignedDuration) -> bool {
         let now = (self.inner.options.now)();
-        then <= now && now.duration_since(then) < FRESH_FOR
+        then <= now && now.duration_since(then) < age
     }
 
     fn judged(
@@ -337,11 +357,11 @@ fn needs_packages(recipe: &Recipe) -> Result<bool, TreeError> {
 fn fingerprint(recipe: &Recipe) -> String {
     let mut text = serde_json::to_string(recipe).unwrap_or_default();
     for file in &recipe.files {
-        if let Source::Local(path) = &file.source {
-            if let Ok(found) = std::fs::metadata(path) {
-                let stamp = (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec());
-                text.push_str(&format!("{stamp:?}"));
-            }
+        if let Source::Local(path) = &file.source
+            && let Ok(found) = std::fs::metadata(path)
+        {
+            let stamp = (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec());
+            text.push_str(&format!("{stamp:?}"));
         }
     }
     digest::of(text.as_bytes())

@@ -218,6 +218,11 @@ impl Store {
         Ok(Store { inner: Arc::new(Inner { layout, options, packages }) })
     }
 
+    /// The images that can be made.
+    pub fn recipes(&self) -> &[Recipe] {
+        &self.inner.options.recipes
+    }
+
     /// The images that are there, the oldest first.
     ///
     /// # Errors
@@ -285,8 +290,7 @@ impl Store {
         if name.is_some() && images.len() > 1 {
             return Err(Error::Several(path.to_owned()));
         }
-        let unique: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
-        let mut imported = Vec::with_capacity(unique.len());
+        let mut imported = Vec::with_capacity(images.len());
         for image in &images {
             let references = match name {
                 Some(name) => vec![name.clone()],
@@ -312,7 +316,8 @@ impl Store {
             || ArchiveError::Document { what: "manifest".to_owned(), why: "it has no digest".to_owned() };
         let id = ImageId::parse(&image.id).ok_or_else(|| failed(what()))?;
         let tagged: Vec<String> = references.iter().map(Reference::tagged).collect();
-        let pointer = Pointer { id: id.clone(), since: now, fingerprint: None, note: None };
+        let pointer =
+            Pointer { id: id.clone(), since: now, fingerprint: None, note: None, provisional: false };
         let pointers: Vec<(String, Pointer)> =
             tagged.iter().map(|name| (name.clone(), pointer.clone())).collect();
         if layout.record(&id)?.is_some() {

@@ -32,7 +32,4 @@ pub mod table;
 
 pub use kind::{Kind, ScalePaths, Subresource, Subresources};
 pub use registry::{GroupInfo, Registry};
-pub use rules::{
-    pod::mount_token,
-    service::{needs_cluster_ip, set_cluster_ip},
-};
+pub use rules::service::{needs_cluster_ip, set_cluster_ip};

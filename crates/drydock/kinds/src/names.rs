@@ -10,6 +10,7 @@ pub type Rule = fn(&str, bool) -> Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const UNDERSCORE_SUBDOMAIN: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
 const DNS_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
@@ -19,6 +20,7 @@ const HEADER: &str = "[-A-Za-z0-9]+";
 
 static LABEL_RE: LazyLock<Option<Regex>> = LazyLock::new(|| anchored(LABEL));
 static SUBDOMAIN_RE: LazyLock<Option<Regex>> = LazyLock::new(|| anchored(SUBDOMAIN));
+static UNDERSCORE_SUBDOMAIN_RE: LazyLock<Option<Regex>> = LazyLock::new(|| anchored(UNDERSCORE_SUBDOMAIN));
 static DNS_1035_RE: LazyLock<Option<Regex>> = LazyLock::new(|| anchored(DNS_1035));
 static QUALIFIED_RE: LazyLock<Option<Regex>> = LazyLock::new(|| anchored(QUALIFIED));
 static LABEL_VALUE_RE: LazyLock<Option<Regex>> = LazyLock::new(|| anchored(LABEL_VALUE));
@@ -66,6 +68,24 @@ pub fn dns_subdomain(value: &str) -> Vec<String> {
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
              must start and end with an alphanumeric character",
             SUBDOMAIN,
+            &["example.com"],
+        ));
+    }
+    errors
+}
+
+/// As a subdomain, with underscores within its labels and at most one before each.
+#[must_use]
+pub fn dns_subdomain_with_underscore(value: &str) -> Vec<String> {
+    let mut errors = Vec::new();
+    if value.len() > 253 {
+        errors.push(too_long(253));
+    }
+    if !is_match(&UNDERSCORE_SUBDOMAIN_RE, value) {
+        errors.push(pattern_error(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', \
+             and must start and end with an alphanumeric character",
+            UNDERSCORE_SUBDOMAIN,
             &["example.com"],
         ));
     }

@@ -1,7 +1,6 @@
 //! Values as Kubernetes prints them in its messages, which is how Go prints them.
 
-use std::fmt::Write;
-
+pub(crate) use drydock_schema::words::{json_kind, quoted};
 use serde_json::{Number, Value};
 
 /// The plain form: `map[a:1 b:[x y]]`.
@@ -93,18 +92,6 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The name of a JSON value in the messages of Go's decoder.
-pub(crate) fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// A scalar as it stands in a path: strings quoted, the rest plain.
 pub(crate) fn in_path(value: &Value) -> String {
     match value {
@@ -117,32 +104,6 @@ pub(crate) fn in_path(value: &Value) -> String {
         Value::Object(fields) => fields.iter().map(|(k, v)| format!("{k}={}", in_path(v))).collect(),
         other => plain(other),
     }
-}
-
-/// A string in double quotes, with the escapes Go uses.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c.is_control() && u32::from(c) < 0x100 => {
-                // Writing to a String can't fail.
-                let _ = write!(out, "\\x{:02x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// A number with Go's shortest float form: an exponent from 21 digits on.

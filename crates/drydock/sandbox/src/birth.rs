@@ -92,7 +92,8 @@ pub(crate) fn beside(
         introduce(line)?;
         setup.group.join().map_err(StartError::step("cgroup"))?;
         let own = own_process_directory()?;
-        nix::sched::setns(&home.mounts, CloneFlags::CLONE_NEWNS).map_err(StartError::step("mount namespace"))?;
+        nix::sched::setns(&home.mounts, CloneFlags::CLONE_NEWNS)
+            .map_err(StartError::step("mount namespace"))?;
         if let Some(user) = &home.user {
             nix::sched::setns(user, CloneFlags::CLONE_NEWUSER).map_err(StartError::step("user namespace"))?;
         }
@@ -139,10 +140,8 @@ fn become_program(
     if program.no_new_privileges {
         rustix::thread::set_no_new_privs(true).map_err(StartError::step("no new privileges"))?;
     }
-    std::env::set_current_dir(cwd).map_err(|error| StartError::WorkingDirectory {
-        path: cwd.to_owned(),
-        reason: words(&error),
-    })?;
+    std::env::set_current_dir(cwd)
+        .map_err(|error| StartError::WorkingDirectory { path: cwd.to_owned(), reason: words(&error) })?;
 
     let mut env = program.env;
     let has = |env: &[(String, String)], name: &str| env.iter().any(|(key, _)| key == name);
@@ -175,12 +174,15 @@ fn connect(standard: Standard, user: &User, line: &UnixStream) -> Result<(), Sta
         Standard::Files(files) => files,
         Standard::Terminal => {
             let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-            let outer = rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty()).map_err(failed("terminal"))?;
+            let outer =
+                rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty()).map_err(failed("terminal"))?;
             rustix::pty::unlockpt(&outer).map_err(failed("terminal"))?;
             let open = || {
                 rustix::pty::ioctl_tiocgptpeer(
                     &outer,
-                    rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC,
+                    rustix::pty::OpenptFlags::RDWR
+                        | rustix::pty::OpenptFlags::NOCTTY
+                        | rustix::pty::OpenptFlags::CLOEXEC,
                 )
                 .map_err(failed("terminal"))
             };
@@ -188,7 +190,8 @@ fn connect(standard: Standard, user: &User, line: &UnixStream) -> Result<(), Sta
             rustix::process::ioctl_tiocsctty(&inner).map_err(failed("controlling terminal"))?;
             // A user who does not own its terminal can use it all the same, through the open files.
             let _not_ours = std::os::unix::fs::fchown(&inner, Some(user.uid), None);
-            crate::wire::send(line, &Birth::Terminal, &[outer.as_fd()]).map_err(StartError::step("terminal"))?;
+            crate::wire::send(line, &Birth::Terminal, &[outer.as_fd()])
+                .map_err(StartError::step("terminal"))?;
             let (output, errors) = (open()?, open()?);
             [inner, output, errors]
         }
@@ -224,9 +227,11 @@ fn take_user(program: &Program<'_>, own: &OwnedFd) -> Result<(), StartError> {
         return nix::unistd::setresuid(uid, uid, uid).map_err(|error| failed(error.into()));
     };
     nix::sched::unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| failed(error.into()))?;
-    for (file, text) in
-        [("setgroups", "deny".to_owned()), ("uid_map", format!("{uid} 0 1")), ("gid_map", format!("{gid} 0 1"))]
-    {
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{uid} 0 1")),
+        ("gid_map", format!("{gid} 0 1")),
+    ] {
         let opened = rustix::fs::openat(own, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
         let mut opened = fs::File::from(opened.map_err(|error| failed(error.into()))?);
         opened.write_all(text.as_bytes()).map_err(failed)?;
@@ -257,7 +262,10 @@ fn set_limit(limit: &Rlimit) -> Result<(), StartError> {
         "sigpending" => Resource::Sigpending,
         "stack" => Resource::Stack,
         name => {
-            return Err(StartError::Step { step: format!("rlimit {name}"), reason: "there is none".to_owned() });
+            return Err(StartError::Step {
+                step: format!("rlimit {name}"),
+                reason: "there is none".to_owned(),
+            });
         }
     };
     rustix::process::setrlimit(resource, Limit { current: limit.soft, maximum: limit.hard })
@@ -313,9 +321,11 @@ fn executable(file: &str) -> Result<(), Unfit> {
 
 fn strings(texts: impl Iterator<Item = String>) -> Result<Vec<CString>, StartError> {
     texts
-        .map(|text| CString::new(text).map_err(|_| StartError::Step {
-            step: "exec".to_owned(),
-            reason: "an argument holds a zero byte".to_owned(),
-        }))
+        .map(|text| {
+            CString::new(text).map_err(|_| StartError::Step {
+                step: "exec".to_owned(),
+                reason: "an argument holds a zero byte".to_owned(),
+            })
+        })
         .collect()
 }

@@ -42,6 +42,8 @@ impl Controller {
 pub(crate) struct Cgroups {
     unified: bool,
     parents: BTreeMap<Controller, PathBuf>,
+    /// Where this process stepped aside to.
+    aside: Option<PathBuf>,
 }
 
 impl Cgroups {
@@ -67,9 +69,14 @@ impl Cgroups {
             }
         }
         if !parents.is_empty() {
-            return Ok(Self { unified: false, parents });
+            return Ok(Self { unified: false, parents, aside: None });
         }
         let Some(tree) = trees.unified else { return Err(why) };
+        let hint = if root {
+            ""
+        } else {
+            "; `systemd-run --user --scope -p Delegate=yes` starts a program in one that does"
+        };
         let base = if root { tree } else { below(&tree, own_path(own, None)) };
         let granted = fs::read_to_string(base.join("cgroup.controllers")).unwrap_or_default();
         let wanted: Vec<Controller> = [Controller::Memory, Controller::Cpu, Controller::Pids]
@@ -77,11 +84,20 @@ impl Cgroups {
             .filter(|controller| granted.split_ascii_whitespace().any(|name| name == controller.name()))
             .collect();
         if wanted.is_empty() {
-            return Err(format!("cgroup {}: neither memory, cpu nor pids is granted", base.display()));
+            // Controllers that are in trees of their own are not in this one.
+            let elsewhere = !trees.split.is_empty();
+            let here = format!("cgroup {} grants neither memory, cpu nor pids{hint}", base.display());
+            return Err(if elsewhere { why } else { here });
         }
         let directory = base.join(name);
+        let mut aside = None;
         let made = make(&directory)
-            .and_then(|()| pass_on(&base, &wanted).or_else(|_| step_aside(&base, name, &wanted)))
+            .and_then(|()| {
+                pass_on(&base, &wanted).or_else(|_| {
+                    aside = Some(step_aside(&base, name, &wanted)?);
+                    Ok(())
+                })
+            })
             .and_then(|()| pass_on(&directory, &wanted));
         match made {
             Ok(()) => {
@@ -90,11 +106,11 @@ impl Cgroups {
                 if parents.contains_key(&Controller::Cpu) {
                     parents.insert(Controller::CpuAccounting, directory);
                 }
-                Ok(Self { unified: true, parents })
+                Ok(Self { unified: true, parents, aside })
             }
             Err(error) => {
                 let _left = fs::remove_dir(&directory);
-                Err(format!("cgroup {}: {error}", base.display()))
+                Err(format!("cgroup {}: {error}{hint}", base.display()))
             }
         }
     }
@@ -104,6 +120,14 @@ impl Cgroups {
         let mut directories: Vec<PathBuf> = self.parents.values().cloned().collect();
         directories.dedup();
         directories
+    }
+
+    /// Undoes stepping aside, once this host's groups are gone.
+    pub fn step_back(&self) {
+        if let Some((leaf, base)) = self.aside.as_ref().and_then(|leaf| Some((leaf, leaf.parent()?))) {
+            let wanted: Vec<Controller> = self.parents.keys().copied().collect();
+            let _kept = switch(base, &wanted, '-').and_then(|()| return_to(base, leaf));
+        }
     }
 
     /// Whether a limit of this kind holds here.
@@ -208,10 +232,7 @@ impl Group {
                 fs::read_to_string(directory.join("cpuacct.usage")).ok()?.trim().parse().ok()
             }
         });
-        Some(Usage {
-            memory: total.saturating_sub(cache.unwrap_or(0)),
-            cpu_nanos: cpu_nanos.unwrap_or(0),
-        })
+        Some(Usage { memory: total.saturating_sub(cache.unwrap_or(0)), cpu_nanos: cpu_nanos.unwrap_or(0) })
     }
 
     /// Ends every process of the group.
@@ -222,7 +243,10 @@ impl Group {
             }
             let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
             for pid in text.lines().filter_map(|line| line.parse().ok()) {
-                let _gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+                let _gone = nix::sys::signal::kill(
+                    nix::unistd::Pid::from_raw(pid),
+                    nix::sys::signal::Signal::SIGKILL,
+                );
             }
         }
     }
@@ -305,11 +329,9 @@ impl Trees {
         let mut trees = Self::default();
         for line in mounts.lines() {
             let Some((before, after)) = line.split_once(" - ") else { continue };
-            let (Some(point), Some(kind), Some(options)) = (
-                before.split(' ').nth(4),
-                after.split(' ').next(),
-                after.split(' ').nth(2),
-            ) else {
+            let (Some(point), Some(kind), Some(options)) =
+                (before.split(' ').nth(4), after.split(' ').next(), after.split(' ').nth(2))
+            else {
                 continue;
             };
             match kind {
@@ -355,20 +377,33 @@ fn make(directory: &Path) -> io::Result<()> {
 
 /// Lets the groups below a group have controllers.
 fn pass_on(directory: &Path, controllers: &[Controller]) -> io::Result<()> {
+    switch(directory, controllers, '+')
+}
+
+fn switch(directory: &Path, controllers: &[Controller], sign: char) -> io::Result<()> {
     let names: Vec<String> = controllers
         .iter()
         .filter(|controller| **controller != Controller::CpuAccounting)
-        .map(|controller| format!("+{}", controller.name()))
+        .map(|controller| format!("{sign}{}", controller.name()))
         .collect();
     fs::write(directory.join("cgroup.subtree_control"), names.join(" "))
 }
 
-/// Moves this process into a leaf of its own, so that its group can pass controllers on.
-fn step_aside(base: &Path, name: &str, controllers: &[Controller]) -> io::Result<()> {
+/// Moves this process into a leaf of its own, so that its group can pass controllers on. In vain when others stay.
+fn step_aside(base: &Path, name: &str, controllers: &[Controller]) -> io::Result<PathBuf> {
     let leaf = base.join(format!("{name}-node"));
     make(&leaf)?;
-    fs::write(leaf.join("cgroup.procs"), "0")?;
-    pass_on(base, controllers)
+    let moved = fs::write(leaf.join("cgroup.procs"), "0").and_then(|()| pass_on(base, controllers));
+    if let Err(error) = moved {
+        let _kept = return_to(base, &leaf);
+        return Err(error);
+    }
+    Ok(leaf)
+}
+
+fn return_to(base: &Path, leaf: &Path) -> io::Result<()> {
+    fs::write(base.join("cgroup.procs"), "0")?;
+    fs::remove_dir(leaf)
 }
 
 /// The value after a name, in a file of such lines.
@@ -393,8 +428,12 @@ mod tests {
             mounts += &mount("cgroup", &fake.path().join(name), &format!("rw,{name}"));
         }
         let groups = Cgroups::find(&mounts, "", "drydock-1", true).unwrap();
-        let limits =
-            Limits { memory: Some(1 << 20), cpu_millis: Some(250), cpu_request_millis: Some(100), pids: Some(7) };
+        let limits = Limits {
+            memory: Some(1 << 20),
+            cpu_millis: Some(250),
+            cpu_request_millis: Some(100),
+            pids: Some(7),
+        };
         groups.pod("pod", &Limits::default()).unwrap();
         groups.container("pod", "c", &limits).unwrap();
         let read = |path: &str| fs::read_to_string(fake.path().join(path)).unwrap();

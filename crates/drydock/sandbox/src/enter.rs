@@ -137,7 +137,8 @@ pub fn enter(entry: &Entry) -> Result<Entered, EnterError> {
     }
     let users = if root { Users::All } else { user_namespace()? };
     nix::sched::unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(at("namespaces"))?;
-    rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+    // What the machine unmounts later goes here too; what is mounted here is not seen there.
+    rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .map_err(at("mount namespace"))?;
     Ok(Entered { state_dir, resumed: false, root, users, outside: root.then_some(outside), lock })
 }
@@ -160,9 +161,8 @@ fn lock(directory: &Path) -> Result<fs::File, EnterError> {
 /// Root in name and in what it may do: containers often have one without the other.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-        && rustix::thread::capabilities(None).is_ok_and(|sets| {
-            sets.effective.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN)
-        })
+        && rustix::thread::capabilities(None)
+            .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN))
 }
 
 /// Enters the namespaces of an earlier run, if some process still holds them.
@@ -173,7 +173,8 @@ fn resume(layout: &Layout, root: bool) -> Result<bool, EnterError> {
         shared |= CloneFlags::CLONE_NEWUSER;
     }
     if let Some(handle) = record.keeper.as_ref().and_then(process::Process::handle) {
-        nix::sched::setns(&handle, shared | CloneFlags::CLONE_NEWNET).map_err(at("the keeper's namespaces"))?;
+        nix::sched::setns(&handle, shared | CloneFlags::CLONE_NEWNET)
+            .map_err(at("the keeper's namespaces"))?;
         return Ok(true);
     }
     for id in state::names(&layout.pods()).map_err(at("pods"))? {
@@ -211,13 +212,16 @@ fn user_namespace() -> Result<Users, EnterError> {
     let gid = rustix::process::getegid().as_raw();
     let granted = Grant::find(uid, gid);
     let mapper = granted.as_ref().map(Mapper::fork).transpose().map_err(at("fork"))?;
-    nix::sched::unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| EnterError::NoUserNamespace(why_not(error)))?;
+    nix::sched::unshare(CloneFlags::CLONE_NEWUSER)
+        .map_err(|error| EnterError::NoUserNamespace(why_not(error)))?;
     if mapper.is_some_and(Mapper::map) {
         return Ok(mapped_users());
     }
-    for (file, text) in
-        [("uid_map", format!("0 {uid} 1")), ("setgroups", "deny".to_owned()), ("gid_map", format!("0 {gid} 1"))]
-    {
+    for (file, text) in [
+        ("uid_map", format!("0 {uid} 1")),
+        ("setgroups", "deny".to_owned()),
+        ("gid_map", format!("0 {gid} 1")),
+    ] {
         fs::write(format!("/proc/self/{file}"), text)
             .map_err(|error| EnterError::NoUserNamespace(format!("{file}: {error}")))?;
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -34,21 +35,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Options {
     /// The pods' addresses.
     pub pod_cidr: Cidr,
-    /// The link to this machine; only root can have one.
-    pub uplink: Option<Uplink>,
+    /// Addresses that are the node's own, all of them: what it listens on for services.
+    pub service_cidr: Option<Cidr>,
+    /// The name of the link that joins this machine and the pods; only root can have one.
+    pub uplink: Option<String>,
     /// Pods outlive this process, to be adopted by the next. Otherwise they end with it, however it ends.
     pub outlive: bool,
+    /// Copy a tree for each container, even where it could be layered.
+    pub copy_trees: bool,
     /// The program to run as the keeper; it must call [`crate::hook`]. None is this program.
     pub program: Option<PathBuf>,
-}
-
-/// The link that joins the machine and the pods.
-#[derive(Clone, Debug)]
-pub struct Uplink {
-    /// Its name on the machine.
-    pub name: String,
-    /// Further addresses that are reached through the node: the services'.
-    pub routes: Vec<Cidr>,
 }
 
 const BRIDGE: &str = "pods";
@@ -69,6 +65,7 @@ pub(crate) struct Inner {
     /// A short name for the state directory, whatever its path.
     pub directory: fs::File,
     pub abilities: Abilities,
+    pub layered: bool,
     pub cgroups: Option<Cgroups>,
     pub addresses: Mutex<Addresses>,
     pub range: Cidr,
@@ -105,7 +102,7 @@ impl Host {
         let mut record = HostRecord {
             keeper: None,
             cgroups: cgroups.as_ref().map(Cgroups::directories).unwrap_or_default(),
-            uplink: wanted.as_ref().map(|uplink| UplinkRecord { name: uplink.name.clone(), index: None }),
+            uplink: wanted.as_ref().map(|name| UplinkRecord { name: name.clone(), index: None }),
             pod_cidr: range,
         };
         let write = |record: &HostRecord| {
@@ -115,11 +112,12 @@ impl Host {
         record.keeper = living;
         write(&record)?;
 
-        let bridge = network::bridge(BRIDGE, range).map_err(Error::machine("making the pods' bridge"))?;
-        if let (Some(uplink), Some(outside)) = (&wanted, &outside) {
-            let index = network::uplink(&uplink.name, bridge, range, &uplink.routes, outside)
-                .map_err(Error::machine(format!("making the link {}", uplink.name)))?;
-            record.uplink = Some(UplinkRecord { name: uplink.name.clone(), index: Some(index) });
+        let bridge = network::bridge(BRIDGE, range, options.service_cidr)
+            .map_err(Error::machine("making the pods' bridge"))?;
+        if let (Some(name), Some(outside)) = (&wanted, &outside) {
+            let index = network::uplink(name, bridge, range, options.service_cidr, outside)
+                .map_err(Error::machine(format!("making the link {name}")))?;
+            record.uplink = Some(UplinkRecord { name: name.clone(), index: Some(index) });
             write(&record)?;
         }
         let abilities = Abilities::find(&layout.root, root, users, &cgroups);
@@ -136,9 +134,11 @@ impl Host {
             .into_iter()
             .map(|record| record.address)
             .collect();
-        let directory = fs::File::open(&layout.root).map_err(Error::machine("opening the state directory"))?;
+        let directory =
+            fs::File::open(&layout.root).map_err(Error::machine("opening the state directory"))?;
         let inner = Inner {
             directory,
+            layered: abilities.overlay.is_yes() && !options.copy_trees,
             abilities,
             cgroups: cgroups.ok(),
             addresses: Mutex::new(Addresses::new(range, taken)),
@@ -175,7 +175,9 @@ impl Host {
     /// Only root can: a user namespace has no way back.
     pub async fn connect_outside(&self, address: SocketAddr) -> Result<TcpStream, Error> {
         let Some(outside) = &self.inner.outside else {
-            return Err(Error::Unsupported("the machine's own network can't be reached without root".to_owned()));
+            return Err(Error::Unsupported(
+                "the machine's own network can't be reached without root".to_owned(),
+            ));
         };
         let what = || format!("connecting to {address}");
         let socket = network::inside(outside, || match address {
@@ -241,7 +243,6 @@ impl Host {
             prefix: inner.range.prefix,
             gateway: self.address(),
             share_process_namespace,
-            mortal: false,
         };
         let request = KeeperRequest::Pod(Box::new(setup));
         let answer = async {
@@ -250,9 +251,10 @@ impl Host {
         };
         let error = match answer.await {
             Ok(Some((PodAnswer::Up, _))) => return Ok(pod),
-            Ok(Some((PodAnswer::Failed { step, errno }, _))) => {
-                Error::Machine { what: format!("pod {id}: {step}"), source: io::Error::from_raw_os_error(errno) }
-            }
+            Ok(Some((PodAnswer::Failed { step, errno }, _))) => Error::Machine {
+                what: format!("pod {id}: {step}"),
+                source: io::Error::from_raw_os_error(errno),
+            },
             Ok(None) => Error::Gone(id),
             Err(source) => Error::Machine { what: "asking the keeper".to_owned(), source },
         };
@@ -277,7 +279,14 @@ impl Host {
     /// When something does not go away; [`Host::open`] tries again.
     pub async fn close(self) -> Result<(), Error> {
         let inner = self.inner;
-        blocking(move || sweep(&inner.layout, inner.outside.as_ref())).await
+        blocking(move || {
+            sweep(&inner.layout, inner.outside.as_ref())?;
+            if let Some(groups) = &inner.cgroups {
+                groups.step_back();
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -296,9 +305,9 @@ impl Inner {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(Error::Machine { what: "waiting".to_owned(), source: io::Error::other(error) }))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(Error::Machine { what: "waiting".to_owned(), source: io::Error::other(error) })
+    })
 }
 
 /// A name that tells this state directory's cgroups from another's.
@@ -320,7 +329,10 @@ fn write_pod(layout: &Layout, record: &PodRecord) -> io::Result<()> {
     let hostname = &record.config.hostname;
     fs::write(etc.join("hostname"), format!("{hostname}\n"))?;
     let hosts = record.config.hosts.clone().unwrap_or_else(|| {
-        format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{}\t{hostname}\n", record.address)
+        format!(
+            "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{}\t{hostname}\n",
+            record.address
+        )
     });
     fs::write(etc.join("hosts"), hosts)?;
     if let Some(resolv_conf) = &record.config.resolv_conf {
@@ -337,6 +349,7 @@ fn start_keeper(
     let failed = || Error::machine("starting the keeper");
     let log = fs::OpenOptions::new().create(true).append(true).open(layout.keeper_log()).map_err(failed())?;
     let mut child = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
+        .arg0("drydock")
         .arg(keeper::ARGUMENT)
         .arg(&layout.root)
         .arg(if outlive { "lasting" } else { "mortal" })
@@ -372,7 +385,9 @@ fn start_keeper(
 /// Ends and removes what a state directory records.
 fn sweep(layout: &Layout, outside: Option<&OwnedFd>) -> Result<(), Error> {
     let record: Option<HostRecord> = state::read(&layout.host()).ok();
-    if let Some(keeper) = record.as_ref().and_then(|record| record.keeper.as_ref()).filter(|keeper| keeper.alive()) {
+    if let Some(keeper) =
+        record.as_ref().and_then(|record| record.keeper.as_ref()).filter(|keeper| keeper.alive())
+    {
         // It ends its pods too, also one whose init has not been written down yet.
         let ended = keeper::connect(&layout.root, "keeper.sock").and_then(|line| {
             line.set_read_timeout(Some(PATIENCE))?;
@@ -427,6 +442,15 @@ pub(crate) fn tear_down(layout: &Layout, id: &str, link: Option<&str>) -> Result
                 return Err(Error::machine(format!("removing the link {link}"))(error));
             }
             _ => {}
+        }
+    }
+    for name in state::names(&layout.volumes(id)).map_err(Error::machine("reading volumes"))? {
+        match rustix::mount::unmount(layout.volumes(id).join(&name), rustix::mount::UnmountFlags::DETACH) {
+            // Mounted by an earlier run, in a namespace that is gone.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => {
+                return Err(Error::machine(format!("unmounting volume {name} of pod {id}"))(error.into()));
+            }
         }
     }
     if let Ok(record) = state::read::<PodRecord>(&layout.pod_record(id)) {

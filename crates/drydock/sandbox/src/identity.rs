@@ -213,7 +213,8 @@ impl Capabilities {
     pub(crate) fn keep(self, uid: u32) -> rustix::io::Result<()> {
         rustix::thread::clear_ambient_capability_set()?;
         let have = rustix::thread::capabilities(None)?.permitted;
-        let kept = if uid == 0 { have & CapabilitySet::from_bits_retain(self.0) } else { CapabilitySet::empty() };
+        let kept =
+            if uid == 0 { have & CapabilitySet::from_bits_retain(self.0) } else { CapabilitySet::empty() };
         rustix::thread::set_capabilities(
             None,
             CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
@@ -233,7 +234,8 @@ mod tests {
             "root:x:0:0:root:/root:/bin/sh\nmemcache:x:11211:11212::/nonexistent:/bin/false\n",
         )
         .unwrap();
-        fs::write(tree.path().join("etc/group"), "root:x:0:\nwheel:x:10:root,memcache\nmemcache:x:11212:\n").unwrap();
+        fs::write(tree.path().join("etc/group"), "root:x:0:\nwheel:x:10:root,memcache\nmemcache:x:11212:\n")
+            .unwrap();
         let found = User::resolve(tree.path(), text);
         match expected {
             Ok((uid, gid, groups)) => {

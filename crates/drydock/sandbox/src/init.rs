@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::attach;
 use crate::birth::Standard;
-use crate::config::{Exit, ExecConfig};
+use crate::config::{ExecConfig, Exit};
 use crate::error::StartError;
 use crate::keeper::{PATIENCE, listen, open_namespace};
 use crate::log::{Log, Output};
@@ -37,9 +37,9 @@ use crate::wire;
 /// is left in it when its container has ended.
 const TURNS: usize = 8;
 
-/// Is a pod's init. The connection is told how the setup went.
-pub(crate) fn run(setup: &PodSetup, line: UnixStream) -> ! {
-    let code = match prepare(setup, &line) {
+/// Is a pod's init. The connection is told how the setup went. When the lifeline ends, so does the pod.
+pub(crate) fn run(setup: &PodSetup, line: UnixStream, lifeline: Option<OwnedFd>) -> ! {
+    let code = match prepare(setup, &line, lifeline) {
         Ok(init) => {
             let told = wire::send(&line, &PodAnswer::Up, &[]);
             drop(line);
@@ -65,14 +65,17 @@ pub(crate) fn refuse(line: &UnixStream, step: &str, error: &io::Error) {
     let _gone = wire::send(line, &PodAnswer::Failed { step: step.to_owned(), errno }, &[]);
 }
 
-fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<Init, (&'static str, io::Error)> {
+fn prepare(
+    setup: &PodSetup,
+    line: &UnixStream,
+    lifeline: Option<OwnedFd>,
+) -> Result<Init, (&'static str, io::Error)> {
     fn at<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> (&'static str, io::Error) {
         move |error| (step, error.into())
     }
-    if setup.mortal {
-        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(at("death signal"))?;
-    }
-    crate::process::close_all_but(&[line.as_raw_fd()]).map_err(at("inherited files"))?;
+    let mut keep = vec![line.as_raw_fd()];
+    keep.extend(lifeline.as_ref().map(AsRawFd::as_raw_fd));
+    crate::process::close_all_but(&keep).map_err(at("inherited files"))?;
     let nothing = std::fs::File::open("/dev/null").map_err(at("/dev/null"))?;
     rustix::stdio::dup2_stdin(&nothing).map_err(at("standard input"))?;
     let _name_is_a_kindness = nix::sys::prctl::set_name(c"drydock-init");
@@ -95,6 +98,7 @@ fn prepare(setup: &PodSetup, line: &UnixStream) -> Result<Init, (&'static str, i
     let listener = listen(&setup.directory, "init.sock").map_err(at("socket"))?;
     Ok(Init {
         _node_network: node_network,
+        lifeline,
         share_process_namespace: setup.share_process_namespace,
         own_pids,
         listener,
@@ -136,6 +140,7 @@ fn network(setup: &PodSetup, node: &Netlink) -> io::Result<()> {
 struct Init {
     /// Held, so that the node's network is still there for the next node; see [`InitRecord`].
     _node_network: OwnedFd,
+    lifeline: Option<OwnedFd>,
     share_process_namespace: bool,
     own_pids: OwnedFd,
     listener: UnixListener,
@@ -171,6 +176,7 @@ struct Container {
 }
 
 struct Exec {
+    host_pid: i32,
     started: Timestamp,
     client: UnixStream,
 }
@@ -185,6 +191,9 @@ impl Init {
         loop {
             let mut polled =
                 vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            // At a fixed place, whether it is there or not.
+            let nobody = PollFd::new(&self.signals, PollFlags::empty());
+            polled.push(self.lifeline.as_ref().map_or(nobody, |fd| PollFd::new(fd, PollFlags::IN)));
             polled.extend(self.births.iter().map(|birth| PollFd::new(&birth.spawned.line, PollFlags::IN)));
             let outputs = self.containers.values().flat_map(|container| &container.outputs);
             polled.extend(outputs.map(|(_, fd)| PollFd::new(fd, PollFlags::IN)));
@@ -194,6 +203,9 @@ impl Init {
             };
             let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
             drop(polled);
+            if ready.get(2) == Some(&true) {
+                return Ok(());
+            }
             self.hear_births();
             for container in self.containers.values_mut() {
                 container.take_output();
@@ -234,6 +246,12 @@ impl Init {
                     Some(container) => done(signal_to(container.pid, signal)),
                     None => Done::Absent,
                 };
+                tell(&client, &done, &[]);
+            }
+            InitRequest::SignalExec { pid, signal } => {
+                // Not reaped yet, its number inside is still its own.
+                let found = self.execs.iter().find(|(_, exec)| exec.host_pid == pid);
+                let done = found.map_or(Done::Absent, |(pid, _)| done(signal_to(*pid, signal)));
                 tell(&client, &done, &[]);
             }
             InitRequest::Socket => match socket() {
@@ -293,8 +311,9 @@ impl Init {
             let standard = if config.tty {
                 Standard::Terminal
             } else {
-                let files: [OwnedFd; 3] =
-                    files.try_into().map_err(|_| io::Error::other("standard input, output and error are missing"))?;
+                let files: [OwnedFd; 3] = files
+                    .try_into()
+                    .map_err(|_| io::Error::other("standard input, output and error are missing"))?;
                 Standard::Files(files)
             };
             let join_pids = !self.share_process_namespace;
@@ -344,7 +363,7 @@ impl Init {
             None => {
                 let files: Vec<BorrowedFd<'_>> = terminal.iter().map(AsFd::as_fd).collect();
                 tell(&client, &answer, &files);
-                self.execs.insert(spawned.pid, Exec { started, client });
+                self.execs.insert(spawned.pid, Exec { host_pid, started, client });
             }
             Some(mut container) => {
                 container.host_pid = host_pid;
@@ -375,8 +394,10 @@ impl Init {
         for (pid, status) in ended {
             if let Some(exec) = self.execs.remove(&pid) {
                 tell(&exec.client, &Ended::Exit(exit(status, false, exec.started, now)), &[]);
-            } else if let Some(container) =
-                self.containers.values_mut().find(|container| container.pid == pid && container.exit.is_none())
+            } else if let Some(container) = self
+                .containers
+                .values_mut()
+                .find(|container| container.pid == pid && container.exit.is_none())
             {
                 container.ended(status, now, self.share_process_namespace);
             }

@@ -9,8 +9,8 @@
 //! the node. A lasting one waits for the next node.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -40,7 +40,9 @@ pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
     mask.add(Signal::SIGCHLD);
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&mask), None)?;
     let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-    let own_pids = open_namespace("pid")?;
+    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
+    // Inits hold the reading end: it ends when the keeper does.
+    let (inits_lifeline, _held) = io::pipe()?;
     let listener = listen(state, "keeper.sock")?;
     std::io::stdout().write_all(b"ready\n")?;
     std::io::stdout().flush()?;
@@ -50,8 +52,7 @@ pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
     let mut lifeline = true;
     loop {
         let stdin = std::io::stdin();
-        let mut polled =
-            vec![PollFd::new(&listener, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&listener, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
         if lifeline {
             polled.push(PollFd::new(&stdin, PollFlags::IN));
         }
@@ -75,14 +76,14 @@ pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
             let (line, _) = listener.accept()?;
             line.set_read_timeout(Some(PATIENCE))?;
             match wire::receive(&line) {
-                Ok(Some((KeeperRequest::Pod(mut setup), _))) => {
-                    setup.mortal = mortal;
-                    match fork_pod(&own_pids, &mut inits) {
-                        Ok(Side::Child) => init::run(&setup, line),
-                        Ok(Side::Parent { .. }) => {}
-                        Err(error) => init::refuse(&line, "fork", &error),
+                Ok(Some((KeeperRequest::Pod(setup), _))) => match fork_pod(&mut inits) {
+                    Ok(Side::Child) => {
+                        let lifeline = mortal.then_some(inits_lifeline);
+                        init::run(&setup, line, lifeline.map(Into::into))
                     }
-                }
+                    Ok(Side::Parent { .. }) => {}
+                    Err(error) => init::refuse(&line, "fork", &error),
+                },
                 Ok(Some((KeeperRequest::Shutdown, _))) => {
                     end(&mut inits);
                     // The end of the line is the answer.
@@ -95,16 +96,39 @@ pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
     }
 }
 
-fn fork_pod(own_pids: &impl AsFd, inits: &mut BTreeSet<i32>) -> io::Result<Side> {
-    nix::sched::unshare(CloneFlags::CLONE_NEWPID)?;
-    let side = process::fork();
-    if !matches!(side, Ok(Side::Child)) {
-        nix::sched::setns(own_pids, CloneFlags::CLONE_NEWPID)?;
+/// A process between keeper and init makes the PID namespace: one who enters a new one for its children can't go
+/// back where the old one belongs to someone else, as it does without root. The init it leaves behind is the
+/// keeper's, who takes in all orphans below it.
+fn fork_pod(inits: &mut BTreeSet<i32>) -> io::Result<Side> {
+    let (mut answer, mut say) = io::pipe()?;
+    let between = match process::fork()? {
+        Side::Parent { child } => child,
+        Side::Child => {
+            drop(answer);
+            let forked = nix::sched::unshare(CloneFlags::CLONE_NEWPID).map_err(io::Error::from);
+            let word = match forked.and_then(|()| process::fork()) {
+                Ok(Side::Child) => return Ok(Side::Child),
+                Ok(Side::Parent { child }) => child,
+                Err(error) => -error.raw_os_error().unwrap_or(1),
+            };
+            let _keeper_gone = say.write_all(&word.to_ne_bytes());
+            std::process::exit(0)
+        }
+    };
+    drop(say);
+    let mut word = [0; 4];
+    let heard = answer.read_exact(&mut word);
+    if let Some(between) = rustix::process::Pid::from_raw(between) {
+        let _reaped = rustix::process::waitpid(Some(between), rustix::process::WaitOptions::empty());
     }
-    if let Ok(Side::Parent { child }) = side {
-        inits.insert(child);
+    heard?;
+    match i32::from_ne_bytes(word) {
+        child if child > 0 => {
+            inits.insert(child);
+            Ok(Side::Parent { child })
+        }
+        errno => Err(io::Error::from_raw_os_error(-errno)),
     }
-    side
 }
 
 fn reap(inits: &mut BTreeSet<i32>) {

@@ -14,6 +14,9 @@
 //! container           PID 1 of its own PID namespace, or one of the pod's when they share
 //! ```
 //!
+//! Keeper and inits stay in the node's own mount namespace and run nothing of a tree's; the only programs of a
+//! tree that run are the containers'. So a tree needs no program of ours, and no library for one.
+//!
 //! # Guarantees
 //!
 //! - Pods don't depend on the process that made them. With [`Options::outlive`] they run on when it ends, and the
@@ -65,7 +68,7 @@ pub use config::{
 pub use container::{Attached, Container, Exec, Piece, Reader, Streams};
 pub use enter::{EnterError, Entered, Entry, Users, enter, hook};
 pub use error::{Error, StartError};
-pub use host::{Host, Options, Uplink};
+pub use host::{Host, Options};
 pub use identity::{Capabilities, User};
 pub use pod::Pod;
 pub use process::Process;

@@ -128,6 +128,20 @@ impl Netlink {
         self.exchange(message).map(drop)
     }
 
+    /// Takes everything that goes to some addresses as meant for this machine.
+    pub fn add_local(&self, to: Cidr, index: u32) -> io::Result<()> {
+        const LOCAL_TABLE: u8 = 255;
+        const PROTOCOL_STATIC: u8 = 4;
+        const HOST: u8 = 254;
+        const LOCAL: u8 = 2;
+        let mut message = Message::new(NEW_ROUTE, REQUEST | ACK | CREATE | EXCLUSIVE);
+        message.bytes.extend([AF_INET, to.prefix, 0, 0, LOCAL_TABLE, PROTOCOL_STATIC, HOST, LOCAL]);
+        message.bytes.extend(0u32.to_ne_bytes());
+        message.attribute(RTA_DST, &to.base.octets());
+        message.number(RTA_OIF, index);
+        self.exchange(message).map(drop)
+    }
+
     /// Sends what goes to some addresses (none: all others) through a gateway.
     pub fn add_route(&self, to: Option<Cidr>, gateway: Ipv4Addr, index: u32) -> io::Result<()> {
         const MAIN_TABLE: u8 = 254;
@@ -153,7 +167,8 @@ impl Netlink {
         answer.truncate(length);
         let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_ne_bytes);
         if kind == ERROR {
-            let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
+            let code =
+                answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
             if code != 0 {
                 return Err(io::Error::from_raw_os_error(-code));
             }

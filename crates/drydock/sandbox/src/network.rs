@@ -27,13 +27,17 @@ pub(crate) fn machine_address(range: Cidr) -> Ipv4Addr {
     range.nth(2)
 }
 
-/// Makes the bridge, unless an earlier run has; gives back its number.
-pub(crate) fn bridge(name: &str, range: Cidr) -> io::Result<u32> {
+/// Makes the bridge, unless an earlier run has; gives back its number. The services' addresses become the node's.
+pub(crate) fn bridge(name: &str, range: Cidr, services: Option<Cidr>) -> io::Result<u32> {
     let node = Netlink::open()?;
     if let Some(index) = node.index(name)? {
         return Ok(index);
     }
-    node.up(node.must_index("lo")?)?;
+    let loopback = node.must_index("lo")?;
+    node.up(loopback)?;
+    if let Some(services) = services {
+        node.add_local(services, loopback)?;
+    }
     node.add_bridge(name)?;
     let index = node.must_index(name)?;
     node.add_address(index, node_address(range), range.prefix)?;
@@ -43,12 +47,12 @@ pub(crate) fn bridge(name: &str, range: Cidr) -> io::Result<u32> {
     Ok(index)
 }
 
-/// Joins the machine to the bridge, and sends these further addresses over the same link. Gives back its number.
+/// Joins the machine to the bridge, and sends what goes to services over the same link. Gives back its number.
 pub(crate) fn uplink(
     name: &str,
     bridge: u32,
     range: Cidr,
-    routes: &[Cidr],
+    services: Option<Cidr>,
     outside: &OwnedFd,
 ) -> io::Result<u32> {
     let node = Netlink::open()?;
@@ -63,8 +67,8 @@ pub(crate) fn uplink(
         let index = machine.must_index(name)?;
         machine.add_address(index, machine_address(range), range.prefix)?;
         machine.up(index)?;
-        for route in routes {
-            machine.add_route(Some(*route), node_address(range), index)?;
+        if services.is_some() {
+            machine.add_route(services, node_address(range), index)?;
         }
         Ok(index)
     })?
@@ -86,10 +90,7 @@ pub(crate) fn remove_uplink(name: &str, index: Option<u32>, outside: &OwnedFd) -
 }
 
 /// Does something in another network namespace, on a thread of its own that ends with it.
-pub(crate) fn inside<T: Send>(
-    namespace: impl AsFd + Sync,
-    work: impl FnOnce() -> T + Send,
-) -> io::Result<T> {
+pub(crate) fn inside<T: Send>(namespace: impl AsFd + Sync, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             nix::sched::setns(&namespace, CloneFlags::CLONE_NEWNET)?;

@@ -92,7 +92,8 @@ impl Pod {
     ) -> Result<Container, Error> {
         let host = &self.inner.host.inner;
         let id = config.id.clone();
-        let pids_held = host.cgroups.as_ref().is_some_and(|groups| groups.limits(crate::cgroup::Controller::Pids));
+        let pids_held =
+            host.cgroups.as_ref().is_some_and(|groups| groups.limits(crate::cgroup::Controller::Pids));
         let etc = host.layout.pod(self.id()).join("etc");
         let setup = ContainerSetup {
             etc: ["hostname", "hosts", "resolv.conf"]
@@ -101,7 +102,7 @@ impl Pod {
                 .filter(|(_, path)| path.exists())
                 .collect(),
             group,
-            overlay: host.abilities.overlay.is_yes(),
+            overlay: host.layered,
             user_namespace: !host.abilities.root,
             one_user: host.one_user(),
             pids_without_cgroup: config.limits.pids.filter(|_| !pids_held),
@@ -114,6 +115,26 @@ impl Pod {
             Started::No(error) => Err(error.into()),
             Started::Absent => Err(Error::Name(format!("there is no container {id}"))),
         }
+    }
+
+    /// Makes a directory in memory that the pod's containers can share, and that goes with the pod.
+    ///
+    /// # Errors
+    ///
+    /// When its name is none, or the machine refuses.
+    pub fn memory_volume(&self, name: &str, size: Option<u64>) -> Result<PathBuf, Error> {
+        if !state::is_name(name) {
+            return Err(Error::Name(format!("{name:?} can't be a volume's name")));
+        }
+        let path = self.inner.host.inner.layout.volumes(self.id()).join(name);
+        let failed = || Error::machine(format!("mounting {}", path.display()));
+        std::fs::create_dir_all(&path).map_err(failed())?;
+        let options = size.map_or_else(|| "mode=777".to_owned(), |size| format!("mode=777,size={size}"));
+        let options = std::ffi::CString::new(options).map_err(|error| failed()(error.into()))?;
+        let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
+        rustix::mount::mount("tmpfs", &path, "tmpfs", flags, options.as_c_str())
+            .map_err(|e| failed()(e.into()))?;
+        Ok(path)
     }
 
     /// The containers that were started here, those that have ended included.
@@ -213,7 +234,13 @@ impl Pod {
         &self,
         request: &InitRequest,
     ) -> Result<(T, Vec<OwnedFd>), Error> {
-        self.call(request).await?.answer().await.ok().flatten().ok_or_else(|| Error::Gone(self.id().to_owned()))
+        self.call(request)
+            .await?
+            .answer()
+            .await
+            .ok()
+            .flatten()
+            .ok_or_else(|| Error::Gone(self.id().to_owned()))
     }
 
     pub(crate) async fn call(&self, request: &InitRequest) -> Result<Line, Error> {

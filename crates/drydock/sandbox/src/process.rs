@@ -34,15 +34,15 @@ impl Process {
 
     /// Whether it still runs. A zombie does not.
     pub fn alive(&self) -> bool {
-        self.handle().is_some_and(|handle| !ended(&handle, Duration::ZERO))
+        self.handle().is_some()
     }
 
-    /// A handle to it, unless it is gone.
+    /// A handle to it, unless it has ended.
     pub(crate) fn handle(&self) -> Option<OwnedFd> {
         let pid = rustix::process::Pid::from_raw(self.pid)?;
         let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;
         let same = boot_id().ok()? == self.boot && start_time(self.pid).ok()? == self.start;
-        same.then_some(handle)
+        (same && !ended(&handle, Duration::ZERO)).then_some(handle)
     }
 
     /// Ends it at once and waits until it is gone; true when it is.

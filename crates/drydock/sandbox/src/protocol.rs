@@ -31,8 +31,6 @@ pub(crate) struct PodSetup {
     pub prefix: u8,
     pub gateway: Ipv4Addr,
     pub share_process_namespace: bool,
-    /// End when the keeper does.
-    pub mortal: bool,
 }
 
 /// The init's word that the pod is there, or why not.
@@ -51,6 +49,8 @@ pub(crate) enum InitRequest {
     Wait { id: String },
     /// Answered by [`Done`].
     Signal { id: String, signal: i32 },
+    /// To a program beside a container, by its number outside. Answered by [`Done`].
+    SignalExec { pid: i32, signal: i32 },
     /// With standard input, output and error, unless there is a terminal. Answered by [`Started`], then [`Exit`].
     Exec { id: String, config: Box<ExecConfig> },
     /// A TCP socket of the pod's network namespace. Answered by [`Done`] with the socket.
@@ -91,7 +91,10 @@ impl ContainerSetup {
 /// A program runs, with its terminal when it has one; or why it does not.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Started {
-    Yes { pid: i32, started: Timestamp },
+    Yes {
+        pid: i32,
+        started: Timestamp,
+    },
     No(StartError),
     /// There is no such container, or it does not run.
     Absent,

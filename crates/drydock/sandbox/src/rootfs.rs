@@ -50,11 +50,13 @@ pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
     let root = Root::open(&path).map_err(StartError::step("opening the root"))?;
     kernel_file_systems(&root, setup)?;
     for (name, source) in &setup.etc {
-        root.bind(source, &Path::new("/etc").join(name), setup.config.read_only_root)?;
+        root.bind(source, &Path::new("/etc").join(name), guarded(setup.config.read_only_root))?;
     }
     for mount in &setup.config.mounts {
         match &mount.what {
-            MountKind::Bind { source, read_only } => root.bind(source, &mount.destination, *read_only)?,
+            MountKind::Bind { source, read_only } => {
+                root.bind(source, &mount.destination, guarded(*read_only))?;
+            }
             MountKind::Tmpfs { size, mode } => {
                 let size = size.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
                 let options = format!("mode={mode:o}{size}");
@@ -69,9 +71,15 @@ pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
     drop(root);
     pivot(&path).map_err(StartError::step("pivot_root"))?;
     if setup.config.read_only_root {
-        remount_read_only("/").map_err(StartError::step("read-only root"))?;
+        restrict("/", MountFlags::RDONLY).map_err(StartError::step("read-only root"))?;
     }
     Ok(())
+}
+
+/// What holds for every volume: a device made in it is not one. Otherwise a root that may make devices could make
+/// the machine's disk.
+fn guarded(read_only: bool) -> MountFlags {
+    if read_only { MountFlags::NODEV | MountFlags::RDONLY } else { MountFlags::NODEV }
 }
 
 /// The tree with a layer above it that takes the writes; or a copy of it.
@@ -93,10 +101,12 @@ fn writable_tree(setup: &ContainerSetup, root: &Path) -> Result<(), StartError> 
     let _same_owner = std::os::unix::fs::chown(&upper, Some(metadata.uid()), Some(metadata.gid()));
     if !setup.overlay {
         copy_tree(tree, &upper).map_err(failed)?;
-        return rustix::mount::mount_bind(&upper, root).map_err(|error| failed(error.into()));
+        return rustix::mount::mount_bind(&upper, root)
+            .and_then(|()| restrict(root, MountFlags::NODEV))
+            .map_err(|error| failed(error.into()));
     }
     let options = overlay_options(tree, &upper, &work, setup.user_namespace).map_err(failed)?;
-    rustix::mount::mount("overlay", root, "overlay", MountFlags::empty(), options.as_c_str())
+    rustix::mount::mount("overlay", root, "overlay", MountFlags::NODEV, options.as_c_str())
         .map_err(|error| failed(error.into()))
 }
 
@@ -158,15 +168,15 @@ fn kernel_file_systems(root: &Root, setup: &ContainerSetup) -> Result<(), StartE
     let read_only = if setup.config.privileged { strict } else { strict | MountFlags::RDONLY };
     if root.mount("sysfs", Path::new("/sys"), read_only, "").is_err() {
         // Where an outer container has hidden parts of it, the kernel gives no new one, only the old.
-        root.bind(Path::new("/sys"), Path::new("/sys"), true)?;
+        root.bind(Path::new("/sys"), Path::new("/sys"), read_only)?;
     }
     if setup.config.privileged {
-        return root.bind(Path::new("/dev"), Path::new("/dev"), false);
+        return root.bind(Path::new("/dev"), Path::new("/dev"), MountFlags::empty());
     }
-    root.mount("tmpfs", Path::new("/dev"), MountFlags::NOSUID, "mode=755,size=65536k")?;
+    root.mount("tmpfs", Path::new("/dev"), MountFlags::NOSUID | MountFlags::NODEV, "mode=755,size=65536k")?;
     for device in DEVICES {
         let path = Path::new("/dev").join(device);
-        root.bind(&path, &path, false)?;
+        root.bind(&path, &path, MountFlags::empty())?;
     }
     for (name, target) in [
         ("dev/ptmx", "pts/ptmx"),
@@ -175,7 +185,8 @@ fn kernel_file_systems(root: &Root, setup: &ContainerSetup) -> Result<(), StartE
         ("dev/stdout", "/proc/self/fd/1"),
         ("dev/stderr", "/proc/self/fd/2"),
     ] {
-        rustix::fs::symlinkat(target, &root.directory, name).map_err(StartError::step(format!("link /{name}")))?;
+        rustix::fs::symlinkat(target, &root.directory, name)
+            .map_err(StartError::step(format!("link /{name}")))?;
     }
     let no_programs = MountFlags::NOSUID | MountFlags::NOEXEC;
     root.mount("devpts", Path::new("/dev/pts"), no_programs, "newinstance,ptmxmode=0666,mode=0620")?;
@@ -197,7 +208,7 @@ fn hide(root: &Root) -> Result<(), StartError> {
         if rustix::fs::FileType::from_raw_mode(kind).is_dir() {
             root.mount("tmpfs", &destination, MountFlags::RDONLY, "size=0")?;
         } else {
-            root.bind(Path::new("/dev/null"), &destination, false)?;
+            root.bind(Path::new("/dev/null"), &destination, MountFlags::empty())?;
         }
     }
     Ok(())
@@ -218,12 +229,13 @@ fn pivot(root: &Path) -> rustix::io::Result<()> {
     rustix::process::chdir("/")
 }
 
-/// Makes a mount read-only. In a user namespace the other restrictions it has must be said again.
-fn remount_read_only(path: &str) -> rustix::io::Result<()> {
+/// Restricts a mount. In a user namespace the restrictions that it has already must be said again.
+fn restrict(path: impl rustix::path::Arg + Copy, more: MountFlags) -> rustix::io::Result<()> {
     use rustix::fs::StatVfsMountFlags as Has;
     let has = rustix::fs::statvfs(path)?.f_flag;
-    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+    let mut flags = MountFlags::BIND | more;
     for (had, flag) in [
+        (Has::RDONLY, MountFlags::RDONLY),
         (Has::NOSUID, MountFlags::NOSUID),
         (Has::NODEV, MountFlags::NODEV),
         (Has::NOEXEC, MountFlags::NOEXEC),
@@ -291,7 +303,13 @@ impl Root {
         }
     }
 
-    fn mount(&self, kind: &str, destination: &Path, flags: MountFlags, options: &str) -> Result<(), StartError> {
+    fn mount(
+        &self,
+        kind: &str,
+        destination: &Path,
+        flags: MountFlags,
+        options: &str,
+    ) -> Result<(), StartError> {
         let attempt = || -> rustix::io::Result<()> {
             let point = self.place(destination, Kind::Directory, 8)?;
             let options = CString::new(options).map_err(|_| Errno::INVAL)?;
@@ -300,7 +318,7 @@ impl Root {
         attempt().map_err(|error| refused(kind, destination, error))
     }
 
-    fn bind(&self, source: &Path, destination: &Path, read_only: bool) -> Result<(), StartError> {
+    fn bind(&self, source: &Path, destination: &Path, restrictions: MountFlags) -> Result<(), StartError> {
         let attempt = || -> rustix::io::Result<()> {
             let is_directory =
                 rustix::fs::FileType::from_raw_mode(rustix::fs::stat(source)?.st_mode).is_dir();
@@ -308,9 +326,9 @@ impl Root {
             let point = self.place(destination, kind, 8)?;
             rustix::mount::mount_bind_recursive(source, name_of(&point))?;
             // Found again, the path now leads to what was just mounted.
-            if read_only {
+            if !restrictions.is_empty() {
                 let mounted = self.find(destination)?;
-                remount_read_only(&name_of(&mounted))?;
+                restrict(name_of(&mounted).as_str(), restrictions)?;
             }
             Ok(())
         };
@@ -321,7 +339,7 @@ impl Root {
         let point = self.find(path)?;
         rustix::mount::mount_bind_recursive(name_of(&point), name_of(&point))?;
         let mounted = self.find(path)?;
-        remount_read_only(&name_of(&mounted))
+        restrict(name_of(&mounted).as_str(), MountFlags::RDONLY)
     }
 }
 

@@ -84,10 +84,8 @@ pub(crate) fn beside(
         let path = format!("/proc/{host_pid}/ns/{kind}");
         rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
     };
-    let home = Home {
-        mounts: namespace("mnt")?,
-        user: setup.nested_user().then(|| namespace("user")).transpose()?,
-    };
+    let home =
+        Home { mounts: namespace("mnt")?, user: setup.nested_user().then(|| namespace("user")).transpose()? };
     let container_pids = namespace("pid")?;
     let pids = if join_pids { Pids::Of(&container_pids) } else { Pids::Own };
     let own = &setup.config;

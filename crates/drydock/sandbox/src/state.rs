@@ -98,6 +98,11 @@ impl Layout {
         self.pod(id).join("init.json")
     }
 
+    /// Where volumes in memory are mounted, each by its name.
+    pub fn volumes(&self, pod: &str) -> PathBuf {
+        self.pod(pod).join("memory")
+    }
+
     pub fn containers(&self, pod: &str) -> PathBuf {
         self.pod(pod).join("containers")
     }

@@ -11,7 +11,8 @@ use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::Path;
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -128,8 +129,7 @@ impl Line {
     pub async fn call(path: &Path, request: &impl Serialize, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let stream = UnixStream::connect(path).await?;
         let frame = encode(request)?;
-        let mut sent =
-            stream.async_io(Interest::WRITABLE, || send_some(&stream, &frame, files)).await?;
+        let mut sent = stream.async_io(Interest::WRITABLE, || send_some(&stream, &frame, files)).await?;
         while sent < frame.len() {
             sent += stream.async_io(Interest::WRITABLE, || send_some(&stream, &frame[sent..], &[])).await?;
         }
@@ -140,12 +140,7 @@ impl Line {
     pub async fn answer<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         loop {
             let Self { stream, inbox } = self;
-            // The closure may run more than once, but changes the inbox only when it succeeds.
-            let inbox = std::cell::RefCell::new(inbox);
-            if !stream
-                .async_io(Interest::READABLE, || inbox.borrow_mut().receive_some(&*stream))
-                .await?
-            {
+            if !stream.async_io(Interest::READABLE, || inbox.receive_some(&*stream)).await? {
                 return Ok(None);
             }
             if let Some(whole) = self.inbox.take()? {

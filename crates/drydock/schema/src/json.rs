@@ -1,24 +1,30 @@
 //! Reading JSON and YAML strictly enough to name a field that is written twice.
+//!
+//! **Always holds:** a value that was read nests at most [`MAX_DEPTH`] deep, so that whatever recurses
+//! over it, its own `drop` included, needs no thought for the stack.
 
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+use crate::words;
 
 /// How deep objects and lists may nest.
 ///
-/// serde_json refuses at 128 by itself; this is the same, so that a value that was read can also
-/// be written and dropped without a thought for the stack.
+/// Go reads 10,000 levels; what is written in Rust with `serde_json`, our own controllers among it,
+/// reads 127. A few levels are left for what an object comes in: a list, a watch's event, and the
+/// managed fields, which nest as deep as what they describe.
 pub const MAX_DEPTH: usize = 120;
 
 /// Why text is not a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// The text is not JSON or not YAML.
+    /// The text is not JSON or not YAML; one line, in Go's words where it is JSON.
     #[error("{0}")]
     Syntax(String),
     /// Objects or lists nest deeper than [`MAX_DEPTH`].
-    #[error("exceeded max depth")]
+    #[error("exceeded max depth of {MAX_DEPTH}")]
     Depth,
 }
 
@@ -27,17 +33,8 @@ pub enum JsonError {
 pub struct Parsed {
     /// The value; of a field that is written twice, the last.
     pub value: Value,
-    /// The complaints, worded as Kubernetes words them: `duplicate field "spec.size"`.
+    /// The paths of fields that are written twice, in order: `spec.size`.
     pub duplicates: Vec<String>,
-}
-
-/// Fields that are written twice in a JSON text: `duplicate field "spec.size"`.
-///
-/// # Errors
-///
-/// When the text is not JSON or nests too deep.
-pub fn check(text: &[u8]) -> Result<Vec<String>, JsonError> {
-    Ok(parse(text)?.duplicates)
 }
 
 /// Reads JSON.
@@ -46,12 +43,19 @@ pub fn check(text: &[u8]) -> Result<Vec<String>, JsonError> {
 ///
 /// When the text is not JSON or nests too deep.
 pub fn parse(text: &[u8]) -> Result<Parsed, JsonError> {
+    let failure = |error: serde_json::Error| {
+        let message = error.to_string();
+        if message.contains(TOO_DEEP) || message.contains("recursion limit") {
+            return JsonError::Depth;
+        }
+        JsonError::Syntax(words::of_syntax_error(&error, text))
+    };
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let mut duplicates = Vec::new();
-    let seed = Node { path: String::new(), depth: 0, duplicates: &mut duplicates };
-    let value = seed.deserialize(&mut reader).map_err(|error| failure(&error))?;
-    reader.end().map_err(|error| failure(&error))?;
-    Ok(Parsed { value, duplicates })
+    let duplicates = RefCell::new(Vec::new());
+    let seed = Node { path: &Path::Root, depth: 0, duplicates: &duplicates };
+    let value = seed.deserialize(&mut reader).map_err(failure)?;
+    reader.end().map_err(failure)?;
+    Ok(Parsed { value, duplicates: duplicates.into_inner() })
 }
 
 /// Reads one YAML document; JSON is YAML too.
@@ -66,38 +70,66 @@ pub fn parse_yaml(text: &[u8]) -> Result<Parsed, JsonError> {
             return read;
         }
     }
-    let text = std::str::from_utf8(text).map_err(|error| JsonError::Syntax(error.to_string()))?;
+    let text = std::str::from_utf8(text).map_err(|error| JsonError::Syntax(format!("yaml: {error}")))?;
     let value: Bounded = serde_saphyr::from_str(text).map_err(|error| {
         let message = error.to_string();
-        if message.contains(TOO_DEEP) { JsonError::Depth } else { JsonError::Syntax(message) }
+        if message.contains(TOO_DEEP) {
+            return JsonError::Depth;
+        }
+        // What follows the first line is a picture of the place.
+        let first = message.lines().next().unwrap_or_default();
+        JsonError::Syntax(format!("yaml: {}", first.trim_start_matches("error: ")))
     })?;
     Ok(Parsed { value: value.0, duplicates: Vec::new() })
 }
 
-const TOO_DEEP: &str = "exceeded max depth";
-
-fn failure(error: &serde_json::Error) -> JsonError {
-    let message = error.to_string();
-    if message.contains(TOO_DEEP) || message.contains("recursion limit") {
-        return JsonError::Depth;
+/// Whether a value that was put together from several nests no deeper than one that was read.
+#[must_use]
+pub fn is_bearable(value: &Value) -> bool {
+    fn within(value: &Value, left: usize) -> bool {
+        match value {
+            Value::Array(items) => left > 0 && items.iter().all(|item| within(item, left - 1)),
+            Value::Object(fields) => left > 0 && fields.values().all(|field| within(field, left - 1)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+        }
     }
-    JsonError::Syntax(message)
+    within(value, MAX_DEPTH)
 }
+
+const TOO_DEEP: &str = "exceeded max depth";
 
 /// A value whose depth was counted as it was read.
 struct Bounded(Value);
 
 impl<'de> Deserialize<'de> for Bounded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seed = Node { path: String::new(), depth: 0, duplicates: &mut Vec::new() };
+        let seed = Node { path: &Path::Root, depth: 0, duplicates: &RefCell::default() };
         seed.deserialize(deserializer).map(Self)
     }
 }
 
+/// Where the reader is; written out only when something is found.
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
 struct Node<'a> {
-    path: String,
+    path: &'a Path<'a>,
     depth: usize,
-    duplicates: &'a mut Vec<String>,
+    duplicates: &'a RefCell<Vec<String>>,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -159,32 +191,31 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let depth = deeper(self.depth)?;
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(Node {
-            path: format!("{}[{}]", self.path, list.len()),
-            depth,
-            duplicates: &mut *self.duplicates,
-        })? {
-            list.push(item);
+        loop {
+            let path = Path::Index(self.path, list.len());
+            match items.next_element_seed(Node { path: &path, depth, duplicates: self.duplicates })? {
+                Some(item) => list.push(item),
+                None => return Ok(Value::Array(list)),
+            }
         }
-        Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let depth = deeper(self.depth)?;
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let path = if self.path.is_empty() { name.clone() } else { format!("{}.{name}", self.path) };
+            let path = Path::Field(self.path, &name);
+            let value = fields.next_value_seed(Node { path: &path, depth, duplicates: self.duplicates })?;
             if object.contains_key(&name) {
-                self.duplicates.push(format!("duplicate field \"{path}\""));
+                self.duplicates.borrow_mut().push(path.to_string());
             }
-            let value = fields.next_value_seed(Node { path, depth, duplicates: &mut *self.duplicates })?;
             object.insert(name, value);
         }
         Ok(Value::Object(object))
     }
 }
 
-fn deeper<E: serde::de::Error>(depth: usize) -> Result<usize, E> {
+fn deeper<E: de::Error>(depth: usize) -> Result<usize, E> {
     if depth >= MAX_DEPTH {
         return Err(E::custom(TOO_DEEP));
     }
@@ -199,17 +230,10 @@ mod tests {
     fn a_field_written_twice_is_named_by_its_path() {
         for (text, expected) in [
             (r#"{"a":1,"b":2}"#, vec![]),
-            (r#"{"spec":{"size":1,"size":2}}"#, vec![r#"duplicate field "spec.size""#]),
-            (
-                r#"{"l":[{"a":1},{"a":1,"a":2}],"kind":"A","kind":"B"}"#,
-                vec![r#"duplicate field "l[1].a""#, r#"duplicate field "kind""#],
-            ),
+            (r#"{"spec":{"size":1,"size":2}}"#, vec!["spec.size"]),
+            (r#"{"l":[{"a":1},{"a":1,"a":2}],"kind":"A","kind":"B"}"#, vec!["l[1].a", "kind"]),
         ] {
-            assert_eq!(
-                check(text.as_bytes()),
-                Ok(expected.into_iter().map(str::to_owned).collect()),
-                "{text}"
-            );
+            assert_eq!(parse(text.as_bytes()).unwrap().duplicates, expected, "{text}");
         }
     }
 
@@ -230,13 +254,35 @@ mod tests {
             assert_eq!(parse(text.as_bytes()), Err(JsonError::Depth));
         }
         let text = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
-        assert!(parse(text.as_bytes()).is_ok());
+        let mut value = parse(text.as_bytes()).unwrap().value;
+        assert!(is_bearable(&value));
+        value = Value::Array(vec![value]);
+        assert!(!is_bearable(&value));
+    }
+
+    /// A value as deep as can be, in all that it comes in, is read by readers with a limit.
+    #[test]
+    fn the_deepest_object_is_read_by_everybody() {
+        let object = "{\"f:a\":".repeat(MAX_DEPTH) + "1" + &"}".repeat(MAX_DEPTH);
+        let event = format!("{{\"object\":{{\"items\":[{{\"managedFields\":[{object}]}}]}}}}");
+        assert!(serde_json::from_str::<Value>(&event).is_ok());
     }
 
     #[test]
-    fn text_that_is_not_json_is_refused() {
-        for text in ["", "{", "{\"a\":}", "{} {}", "nope", "\u{0}"] {
-            assert!(matches!(parse(text.as_bytes()), Err(JsonError::Syntax(_))), "{text}");
+    fn broken_json_is_described_as_go_describes_it() {
+        for (text, expected) in [
+            ("", "unexpected end of JSON input"),
+            ("{", "unexpected end of JSON input"),
+            ("no", "invalid character 'o' in literal null (expecting 'u')"),
+            (r#"{"a":trux}"#, "invalid character 'x' in literal true (expecting 'e')"),
+            ("x", "invalid character 'x' looking for beginning of value"),
+            (r#"{"a":1 "b"}"#, "invalid character '\"' after object key:value pair"),
+            ("[1 2]", "invalid character '2' after array element"),
+            (r#"{"a" 1}"#, "invalid character '1' after object key"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("{a", "invalid character 'a' looking for beginning of object key string"),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Err(JsonError::Syntax(expected.to_owned())), "{text}");
         }
     }
 
@@ -246,6 +292,13 @@ mod tests {
         let expected =
             serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1", "b": "text\n"}});
         assert_eq!(parsed.map(|parsed| parsed.value), Ok(expected));
-        assert!(matches!(parse_yaml(b"a: [1, 2"), Err(JsonError::Syntax(_))));
+    }
+
+    #[test]
+    fn broken_yaml_is_described_in_one_line() {
+        for text in ["a: [1, 2", "a: b: c", "a:\n\t- b", "{a: 'x}\nb: 1\n", "- a\nb: c\n"] {
+            let Err(JsonError::Syntax(message)) = parse_yaml(text.as_bytes()) else { panic!("{text}") };
+            assert!(message.starts_with("yaml: ") && !message.contains('\n'), "{message}");
+        }
     }
 }

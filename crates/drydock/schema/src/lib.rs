@@ -23,6 +23,7 @@ mod structural;
 pub mod typed;
 pub mod unknown;
 pub mod validate;
+pub mod words;
 
 pub use field::{FieldError, FieldErrorKind};
 pub use rules::Rule;

@@ -3,7 +3,7 @@
 //! A `Gadget` has a Deployment, a ConfigMap with settings, an extra ConfigMap that can be switched off, and a Secret
 //! that holds data. It holds a finalizer to take the Secret with it when it goes.
 
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
 
 use ballast_operator::{
     Answers, Conditions, DataReason, Effect, KindRef, Material, Object, ObjectRef, Operator, Plan, Relation,
@@ -17,6 +17,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::CustomResource;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -112,6 +113,7 @@ impl Operator for Gadgets {
 
     const NAME: &'static str = "gadget";
     const FIELD_MANAGER: &'static str = "ballast-gadget";
+    const FINALIZER: Option<&'static str> = Some(FINALIZER);
 
     fn relations(&self) -> Vec<Relation> {
         vec![
@@ -129,12 +131,12 @@ impl Operator for Gadgets {
             ObjectRef::of::<ConfigMap>(format!("{name}-extra")),
             ObjectRef::of::<Secret>(format!("{name}-data")),
         ];
-        claims.extend(self.memory.lock().unwrap().name.clone().map(ObjectRef::of::<ConfigMap>));
+        claims.extend(self.memory.lock().name.clone().map(ObjectRef::of::<ConfigMap>));
         claims
     }
 
     fn plan(&self, view: &View<Gadget>, _: &Answers) -> Plan {
-        self.memory.lock().unwrap().rounds += 1;
+        self.memory.lock().rounds += 1;
         let mut plan = Plan::empty();
         if view.is_being_deleted() {
             if !self.makes(Mistake::NeverReleases) {
@@ -171,17 +173,21 @@ impl Gadgets {
         }
         let name = format!("{}-data", view.name());
         let metadata = json!({"name": name, "namespace": view.namespace(), "labels": {LABEL: view.name()}});
-        plan.apply(object(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})), "it holds data");
+        plan.apply(
+            object(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})),
+            "it holds data",
+        );
         let what = Material::Password { length: 16 };
         plan.then(Effect::Mint { secret: name, key: "password".into(), what }, "nobody else knows it");
     }
 
     fn plan_settings(&self, plan: &mut Plan, view: &View<Gadget>) {
         let kind = KindRef::of::<ConfigMap>();
-        let mut memory = self.memory.lock().unwrap();
+        let mut memory = self.memory.lock();
         let mut name = format!("{}-settings", view.name());
         if self.makes(Mistake::NameInMemory) {
-            let number = view.children.objects(&kind).filter(|child| child.name().contains("settings")).count();
+            let number =
+                view.children.objects(&kind).filter(|child| child.name().contains("settings")).count();
             name = memory.name.get_or_insert_with(|| format!("{name}-{}", number + 1)).clone();
         }
         let live = view.children.object(&kind, &name);
@@ -200,7 +206,7 @@ impl Gadgets {
     fn plan_extra(&self, plan: &mut Plan, view: &View<Gadget>) {
         let name = format!("{}-extra", view.name());
         let wanted = view.resource.spec.extra;
-        let before = self.memory.lock().unwrap().extra.replace(wanted);
+        let before = self.memory.lock().extra.replace(wanted);
         if wanted {
             plan.apply(config_map(view, &name, json!({"extra": "yes"})), "it is switched on");
             return;
@@ -216,7 +222,7 @@ impl Gadgets {
     }
 
     fn plan_deployment(&self, plan: &mut Plan, view: &View<Gadget>) {
-        let mut memory = self.memory.lock().unwrap();
+        let mut memory = self.memory.lock();
         if self.makes(Mistake::StageInMemory) && !memory.made_settings {
             return;
         }
@@ -257,12 +263,17 @@ impl Gadgets {
             current && replicas == Some(size) && status.available_replicas == Some(size)
         });
         let ready = ready || self.makes(Mistake::ReadyTooSoon) && live(view).is_some();
-        let old = view.resource.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let conditions = Conditions::from(old, view.generation(), view.now).set("Ready", ready, "Counted", "");
+        let old =
+            view.resource.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let conditions =
+            Conditions::from(old, view.generation(), view.now).set("Ready", ready, "Counted", "");
         let mut status = GadgetStatus { conditions: conditions.into_list(), ..GadgetStatus::default() };
         if self.makes(Mistake::ClockInStatus) {
             status.looked_at = Some(view.now.to_string());
-            plan.then(Effect::LookAgain(Duration::from_secs(10)), "so that people see that it is looked after");
+            plan.then(
+                Effect::LookAgain(Duration::from_secs(10)),
+                "so that people see that it is looked after",
+            );
         }
         plan.then(Effect::Status(json!(status)), "what is known of it");
     }

@@ -62,6 +62,7 @@ fn candidate(shelf: &Shelf, identity: &str) -> Candidate {
         election,
         Box::new(shelf.clone()),
         Fence::closed(),
+        Health::default(),
         Metrics::default(),
         Arc::new(SystemClock),
         Arc::new(SystemRandom),
@@ -92,7 +93,7 @@ async fn a_renewal_keeps_the_time_of_taking() {
     let mut first = candidate(&shelf, "first");
     first.acquire(&CancellationToken::new()).await;
     let before = shelf.spec();
-    assert!(first.attempt().await);
+    assert_eq!(first.attempt().await, Attempt::Held);
     assert_eq!(shelf.spec().acquire_time, before.acquire_time);
     assert_eq!(shelf.spec().lease_transitions, Some(0));
 }
@@ -208,4 +209,51 @@ async fn who_is_asked_to_stop_stops_waiting() {
     let stop = CancellationToken::new();
     stop.cancel();
     assert!(!candidate(&shelf, "second").acquire(&stop).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn standing_by_ends_when_the_other_has_not_been_seen_for_the_lease_s_duration() {
+    let shelf = Shelf::default();
+    let mut first = candidate(&shelf, "first");
+    first.acquire(&CancellationToken::new()).await;
+    let stop = CancellationToken::new();
+    let mut second = candidate(&shelf, "second");
+    // The caches of a health that watches nothing are never full: only the line about the lease counts here.
+    let health = second.health.clone();
+    let says = move || health.ready(true).text.lines().nth(1).unwrap_or_default().to_owned();
+    assert_eq!(says(), "[-]lease failed: it has not been read yet");
+    let waiting = tokio::spawn({
+        let stop = stop.clone();
+        async move { second.acquire(&stop).await }
+    });
+    tokio::time::sleep(seconds(1)).await;
+    assert_eq!(says(), "[+]lease ok", "another holds it");
+    shelf.cut_off(true);
+    tokio::time::sleep(seconds(10)).await;
+    assert_eq!(says(), "[+]lease ok", "a short disturbance is no news");
+    tokio::time::sleep(seconds(10)).await;
+    assert_eq!(says(), "[-]lease failed: the server answered 503");
+    shelf.cut_off(false);
+    tokio::time::sleep(seconds(20)).await;
+    assert_eq!(says(), "[+]lease ok");
+    stop.cancel();
+    waiting.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_the_lease_from_being_taken_is_said_with_what_to_do() {
+    let first = candidate(&Shelf::default(), "first");
+    let said = |answer: serde_json::Value| {
+        first.explain(&kube::Error::Api(Box::new(serde_json::from_value(answer).unwrap())))
+    };
+    assert_eq!(
+        said(serde_json::json!({"code": 403, "message": "leases is forbidden"})),
+        "leases is forbidden; allow get, create and update of leases in the namespace ops, or name another with \
+         --leader-election-namespace"
+    );
+    assert_eq!(
+        said(serde_json::json!({"code": 404, "message": "no ops", "details": {"kind": "namespaces"}})),
+        "no ops; create the namespace ops, or name another with --leader-election-namespace"
+    );
+    assert_eq!(said(serde_json::json!({"code": 500, "message": "on fire"})), "on fire");
 }

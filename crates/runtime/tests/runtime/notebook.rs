@@ -57,6 +57,7 @@ impl Operator for NotebookOperator {
 
     const NAME: &'static str = "notebook";
     const FIELD_MANAGER: &'static str = "ballast-notebook";
+    const FINALIZER: Option<&'static str> = Some(FINALIZER);
 
     fn relations(&self) -> Vec<Relation> {
         vec![Relation::owned::<ConfigMap>().removable(), Relation::kept::<Secret>(LABEL).removable()]

@@ -11,7 +11,7 @@ use crate::{
     support::*,
 };
 
-async fn get(address: std::net::SocketAddr, path: &str) -> String {
+pub async fn get(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -49,6 +49,8 @@ async fn metrics_health_and_the_recorder_are_served() {
     }
     let recorded = get(metrics_at, "/debug/recorder?object=notebook+default/a").await;
     assert!(recorded.contains("did     apply ConfigMap default/a-0"), "{recorded}");
+    let unknown = get(metrics_at, "/debug/recorder?object=notebook+default/b").await;
+    assert!(unknown.starts_with("HTTP/1.1 404") && unknown.contains("notebook default/a"), "{unknown}");
     running.stop().await.unwrap();
 }
 

@@ -1,59 +1,10 @@
 //! Secrets are made once, and shown to nobody.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use drydock::Fault;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use tracing_subscriber::{
-    filter::{LevelFilter, Targets},
-    fmt::MakeWriter,
-    prelude::*,
-};
 
-use crate::{notebook::notebook, support::*};
-
-/// What the runtime logs, of all tests of this process: a subscriber for one thread only would miss what other threads
-/// were the first to log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn begin() -> Log {
-        let log = Log::default();
-        let lines = tracing_subscriber::fmt::layer().json().with_writer(log.clone());
-        let targets = Targets::new()
-            .with_targets([("ballast_runtime", LevelFilter::TRACE), ("kube", LevelFilter::TRACE)]);
-        tracing_subscriber::registry().with(lines.with_filter(targets)).init();
-        log
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'w> MakeWriter<'w> for Log {
-    type Writer = Log;
-
-    fn make_writer(&'w self) -> Log {
-        self.clone()
-    }
-}
+use crate::{log, notebook::notebook, support::*};
 
 async fn password(drydock: &drydock::Drydock, name: &str) -> String {
     let secrets: Api<Secret> = Api::namespaced(drydock.client(), "default");
@@ -66,7 +17,7 @@ async fn password(drydock: &drydock::Drydock, name: &str) -> String {
 
 #[tokio::test]
 async fn a_secret_is_minted_once_and_is_in_no_log_record_or_event() {
-    let log = Log::begin();
+    let log = log::all();
     let drydock = cluster().await;
     let running = run(&drydock);
     let mut locked = notebook("vault", 1);

@@ -79,7 +79,15 @@ pub fn run_with(
     options: Options,
 ) -> Running {
     let client = drydock.client_as(Identity::admin(OPERATOR));
-    let manager = Manager::new(client, options).register(operator, engine);
+    start(Manager::new(client, options).register(operator, engine))
+}
+
+/// The notebooks' operator as somebody who may do less.
+pub fn run_as(drydock: &Drydock, identity: Identity, options: Options) -> Running {
+    start(Manager::new(drydock.client_as(identity), options).register(NotebookOperator, NoEngine))
+}
+
+pub fn start(manager: Manager) -> Running {
     let (health, metrics, recorder) = (manager.health(), manager.metrics(), manager.recorder());
     let stop = CancellationToken::new();
     let ended = tokio::spawn(manager.run(stop.clone()));

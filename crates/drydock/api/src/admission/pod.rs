@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use drydock_store::{Key, Range, Stored};
+use drydock_store::{Key, Page, Range, Stored};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
@@ -19,17 +19,21 @@ const WAIT_FOR_DEFAULT: Duration = Duration::from_secs(2);
 /// How long a Pod stays on a node that is not ready.
 const TOLERATION_SECONDS: u32 = 300;
 
+/// What a Pod may do to others when it finds no room, unless its class says otherwise.
+const PREEMPT: &str = "PreemptLowerPriority";
+
 /// Where a ServiceAccount's token is mounted.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// How long a mounted token is good: an hour, and the odd seconds by which the kubelet's own are known.
 const TOKEN_SECONDS: u32 = 3607;
 
-/// Sets what a new Pod gets.
+/// Sets what a new Pod gets. What is refused first is what the real server looks at first.
 pub(super) async fn admit(call: &Call<'_>, pod: &mut Value) -> Result<(), Failure> {
-    tolerations(pod);
+    service_account(call, pod).await?;
     priority(call, pod)?;
-    service_account(call, pod).await
+    tolerations(pod);
+    Ok(())
 }
 
 fn tolerations(pod: &mut Value) {
@@ -56,25 +60,57 @@ fn tolerations(pod: &mut Value) {
 }
 
 fn priority(call: &Call<'_>, pod: &mut Value) -> Result<(), Failure> {
-    let class = pod["spec"]["priorityClassName"].as_str().unwrap_or_default().to_owned();
-    let priority = match class.as_str() {
-        "" => 0,
-        "system-cluster-critical" => 2_000_000_000_i64,
-        "system-node-critical" => 2_000_001_000,
+    let refuse = |pod: &Value, why: String| {
+        Failure::forbidden(object::resource_of(&call.kind), meta(pod, "name"), why)
+    };
+    let (name, value, policy) = match pod["spec"]["priorityClassName"].as_str().unwrap_or_default() {
+        "" => default_class(call)?,
+        "system-cluster-critical" => (String::new(), 2_000_000_000, PREEMPT.to_owned()),
+        "system-node-critical" => (String::new(), 2_000_001_000, PREEMPT.to_owned()),
         name => {
             let key = Key::new("scheduling.k8s.io/priorityclasses", "", name);
             let Some(found) = call.api.store().get(&key) else {
-                let why = format!("no PriorityClass with name {name} was found");
-                return Err(Failure::forbidden(object::resource_of(&call.kind), meta(pod, "name"), why));
+                return Err(refuse(pod, format!("no PriorityClass with name {name} was found")));
             };
-            object::read_stored(&found)?["value"].as_i64().unwrap_or(0)
+            class(&object::read_stored(&found)?)
         }
     };
-    pod["spec"]["priority"] = priority.into();
-    if pod["spec"].get("preemptionPolicy").is_none() {
-        pod["spec"]["preemptionPolicy"] = "PreemptLowerPriority".into();
+    const COMPUTED: &str = "must not be provided in pod spec; priority admission controller computed";
+    const GIVEN: &str = "from the given PriorityClass name";
+    if let Some(own) = pod["spec"]["priority"].as_i64().filter(|own| *own != value) {
+        return Err(refuse(pod, format!("the integer value of priority ({own}) {COMPUTED} {value} {GIVEN}")));
     }
+    if let Some(own) = pod["spec"]["preemptionPolicy"].as_str().filter(|own| *own != policy) {
+        let what = "the string value of PreemptionPolicy";
+        return Err(refuse(pod, format!("{what} ({own}) {COMPUTED} {policy} {GIVEN}")));
+    }
+    if !name.is_empty() {
+        pod["spec"]["priorityClassName"] = name.into();
+    }
+    pod["spec"]["priority"] = value.into();
+    pod["spec"]["preemptionPolicy"] = policy.into();
     Ok(())
+}
+
+/// The class of Pods that name none: of those that say they are, the one with the lowest value.
+fn default_class(call: &Call<'_>) -> Result<(String, i64, String), Failure> {
+    let range = Range { resource: "scheduling.k8s.io/priorityclasses".into(), namespace: None };
+    let listing = call.api.store().list(&range, Page::default());
+    let mut classes = Vec::new();
+    for stored in listing.map(|listing| listing.items).unwrap_or_default() {
+        let found = object::read_stored(&stored)?;
+        if found["globalDefault"].as_bool() == Some(true) {
+            let (_, value, policy) = class(&found);
+            classes.push((meta(&found, "name").to_owned(), value, policy));
+        }
+    }
+    let lowest = classes.into_iter().min_by_key(|(_, value, _)| *value);
+    Ok(lowest.unwrap_or_else(|| (String::new(), 0, PREEMPT.to_owned())))
+}
+
+fn class(class: &Value) -> (String, i64, String) {
+    let policy = class["preemptionPolicy"].as_str().unwrap_or(PREEMPT);
+    (String::new(), class["value"].as_i64().unwrap_or(0), policy.to_owned())
 }
 
 async fn service_account(call: &Call<'_>, pod: &mut Value) -> Result<(), Failure> {

@@ -2,22 +2,14 @@
 
 mod binding;
 mod eviction;
+mod proxy;
 mod scale;
 
 use drydock_access::{reviews, token_request};
-use drydock_kinds::Kind;
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::{
-    admission::is,
-    auth::StoreLookup,
-    body,
-    call::Call,
-    failure::{Failure, GroupResource},
-    request::Verb,
-    response::{Answer, ResponseBody},
-};
+use crate::{auth::StoreLookup, body, call::Call, failure::Failure, request::Verb, response::Answer};
 
 pub(crate) use scale::scale;
 
@@ -31,30 +23,9 @@ pub(crate) async fn other(call: &Call<'_>, name: &str) -> Result<Answer, Failure
         ("ephemeralcontainers" | "resize", Verb::Get) => call.get(),
         ("ephemeralcontainers" | "resize", Verb::Update) => call.put_body(None).await,
         ("ephemeralcontainers" | "resize", Verb::Patch) => call.patch(None).await,
-        (name, _) if is_on_node(&call.kind, name) => on_node(call, name),
+        ("log" | "exec" | "attach" | "portforward", _) => proxy::answer(call, name).await,
         _ => Err(Failure::MethodNotAllowed),
     }
-}
-
-/// The subresource is one that only the node that runs a Pod can answer.
-pub(crate) fn is_on_node(kind: &Kind, name: &str) -> bool {
-    is(kind, "", "pods")
-        && matches!(name.split('/').next(), Some("log" | "exec" | "attach" | "portforward" | "proxy"))
-}
-
-/// What only the node that runs a Pod can answer. There is no node yet that could be asked.
-pub(crate) fn on_node(call: &Call<'_>, name: &str) -> Result<Answer, Failure> {
-    let pod = crate::object::read_stored(&*call.stored()?)?;
-    let (pod_name, node) = (call.name(), pod["spec"]["nodeName"].as_str().unwrap_or_default());
-    if node.is_empty() && name == "log" {
-        let mut nothing = http::Response::new(ResponseBody::empty());
-        *nothing.status_mut() = StatusCode::NO_CONTENT;
-        return Ok(nothing);
-    }
-    if node.is_empty() {
-        return Err(Failure::BadRequest(format!("pod {pod_name} does not have a host assigned")));
-    }
-    Err(Failure::NotFound(GroupResource::new("", format!("pods/{name}")), pod_name.to_owned()))
 }
 
 /// `serviceaccounts/token`.

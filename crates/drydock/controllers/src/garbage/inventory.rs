@@ -141,6 +141,7 @@ impl Inventory {
                         });
                     }
                 }
+                Err(_) if shutdown.is_cancelled() => return,
                 Err(error) => {
                     tracing::warn!(%error, "the kinds of the cluster can't be read");
                     pause = (pause * 2).min(Duration::from_secs(30));

@@ -216,6 +216,33 @@ impl Rest {
         .await
     }
 
+    /// Patches the status of an object, in the name of `manager`. Built-in kinds only.
+    pub async fn patch_status(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        manager: &str,
+        body: &impl Serialize,
+    ) -> Result<Meta, Error> {
+        let path = format!("{}?fieldManager={manager}", resource.object(key, Some("status")));
+        self.write(Method::PATCH, path, "application/strategic-merge-patch+json", json_bytes(body)?).await
+    }
+
+    /// Posts to a subresource that answers with no object.
+    pub async fn post(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        subresource: &str,
+        body: &impl Serialize,
+    ) -> Result<(), Error> {
+        let request = Request::post(resource.object(key, Some(subresource)))
+            .header("content-type", "application/json")
+            .body(json_bytes(body)?)
+            .map_err(Error::Built)?;
+        self.client.request_text(request).await.map(drop).map_err(Error::Request)
+    }
+
     /// Deletes an object, if it is still the one with this uid (and, when given, at this version).
     pub async fn delete(
         &self,

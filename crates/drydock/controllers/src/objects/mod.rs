@@ -2,7 +2,10 @@
 //! to the server unharmed. A cached pod is a tenth of its JSON; a pod template stays the text it came as.
 
 pub mod meta;
+pub mod node;
+pub mod placement;
 pub mod pod;
+pub mod quantity;
 pub mod resource;
 pub mod selector;
 pub mod service;
@@ -38,6 +41,7 @@ macro_rules! kinds {
 // the controller that manages them, and where it lives in the API.
 kinds! {
     pod::Pod, true, ["", "v1", "Pod", "pods", true];
+    node::Node, false, ["", "v1", "Node", "nodes", false];
     workload::Deployment, false, ["apps", "v1", "Deployment", "deployments", true];
     workload::ReplicaSet, true, ["apps", "v1", "ReplicaSet", "replicasets", true];
     workload::Budget, false, ["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true];

@@ -1,11 +1,14 @@
 //! Pods, as far as controllers look at them.
 
+mod written;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::meta::{Meta, nullable};
+use super::meta::Meta;
+use super::placement::{Amounts, Placement};
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -21,7 +24,7 @@ pub struct Pod {
 
 /// `spec` of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "written::Spec")]
 pub struct PodSpec {
     /// The node it was given; empty while it waits for one.
     pub node_name: Box<str>,
@@ -30,21 +33,25 @@ pub struct PodSpec {
     /// The domain of that host name.
     pub subdomain: Box<str>,
     /// Containers.
-    #[serde(deserialize_with = "nullable")]
     pub containers: Vec<Container>,
     /// Init containers; those that are restarted always are sidecars.
-    #[serde(deserialize_with = "nullable")]
     pub init_containers: Vec<Container>,
+    /// Whether it is for the scheduler of this cluster, and nothing holds it back.
+    pub for_scheduler: bool,
+    /// What it needs of a node.
+    pub requests: Amounts,
+    /// What it is taken to need when nodes are compared: something, also when it asks for nothing.
+    pub likely: [i64; 2],
+    /// Where it may and would rather be, if it says anything about that.
+    pub placement: Option<Box<Placement>>,
 }
 
 /// A container: its ports.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default)]
 pub struct Container {
     /// `Always` makes an init container a sidecar.
     pub restart_policy: Box<str>,
     /// Ports.
-    #[serde(deserialize_with = "nullable")]
     pub ports: Vec<ContainerPort>,
 }
 
@@ -56,27 +63,31 @@ pub struct ContainerPort {
     pub name: Box<str>,
     /// Its number.
     pub container_port: i32,
+    /// The port of the node that leads to it; zero for none.
+    pub host_port: i32,
+    /// The address of the node that the port is on; empty for all.
+    #[serde(rename = "hostIP")]
+    pub host_ip: Box<str>,
     /// `TCP` when not said.
     pub protocol: Box<str>,
 }
 
 /// `status` of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "written::Status")]
 pub struct PodStatus {
     /// Where it is in its life.
     pub phase: Phase,
     /// Its address.
-    #[serde(rename = "podIP")]
     pub pod_ip: Box<str>,
     /// Its addresses, one per family.
-    #[serde(rename = "podIPs", deserialize_with = "addresses")]
     pub pod_ips: Vec<Box<str>>,
     /// The condition `Ready`.
-    #[serde(rename = "conditions", deserialize_with = "ready")]
     pub ready: Option<Ready>,
+    /// Why it was not given a node: the message of the condition `PodScheduled` when that is false, and
+    /// since when.
+    pub unscheduled: Option<Box<(String, Option<Timestamp>)>>,
     /// The highest number of restarts of any container.
-    #[serde(rename = "containerStatuses", deserialize_with = "restarts")]
     pub restarts: i32,
 }
 
@@ -107,50 +118,22 @@ pub struct Ready {
     pub since: Option<Timestamp>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Condition<'a> {
-    #[serde(borrow)]
-    r#type: std::borrow::Cow<'a, str>,
-    #[serde(borrow)]
-    status: std::borrow::Cow<'a, str>,
-    #[serde(default)]
-    last_transition_time: Option<Timestamp>,
-}
-
-fn ready<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Ready>, D::Error> {
-    let conditions = Option::<Vec<Condition<'de>>>::deserialize(input)?.unwrap_or_default();
-    Ok(conditions
-        .iter()
-        .find(|condition| condition.r#type == "Ready")
-        .map(|condition| Ready { is: condition.status == "True", since: condition.last_transition_time }))
-}
-
-fn restarts<'de, D: Deserializer<'de>>(input: D) -> Result<i32, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Status {
-        #[serde(default)]
-        restart_count: i32,
-    }
-    let statuses = Option::<Vec<Status>>::deserialize(input)?.unwrap_or_default();
-    Ok(statuses.iter().map(|status| status.restart_count).max().unwrap_or(0))
-}
-
-fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Box<str>>, D::Error> {
-    #[derive(Deserialize)]
-    struct Address {
-        #[serde(default)]
-        ip: Box<str>,
-    }
-    let all = Option::<Vec<Address>>::deserialize(input)?.unwrap_or_default();
-    Ok(all.into_iter().map(|address| address.ip).collect())
-}
-
 impl Pod {
     /// Whether it has ended, well or badly.
     pub fn finished(&self) -> bool {
         matches!(self.status.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// Whether it waits for the scheduler to give it a node.
+    pub fn waits_for_node(&self) -> bool {
+        self.spec.for_scheduler && self.spec.node_name.is_empty() && self.active()
+    }
+
+    /// The ports it takes of its node.
+    pub fn host_ports(&self) -> impl Iterator<Item = &ContainerPort> {
+        let sidecars = self.spec.init_containers.iter().filter(|one| &*one.restart_policy == "Always");
+        let all = self.spec.containers.iter().chain(sidecars);
+        all.flat_map(|container| &container.ports).filter(|port| port.host_port > 0)
     }
 
     /// Whether it counts as a replica: neither ended nor being deleted.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use drydock_images::{
@@ -280,5 +280,20 @@ fn an_image_that_is_too_large_is_stopped() {
             assert!(error.message().contains(said), "{}", error.message());
             machine.assert_empty();
         }
+    }
+}
+
+#[test]
+fn owners_are_kept_where_that_may_be_and_nobody_gains_rights() {
+    let machine = Machine::new(|_| {});
+    let layer =
+        Tar::new().owned("theirs", 5, 6, 0o6640).owned("locked", u64::from(u32::MAX), 7, 0o000).done();
+    machine.import(&Layout::of(layer).archive()).unwrap();
+    let tree = machine.resolve("archive", Pull::Never).unwrap().tree;
+    let me = rustix::process::geteuid().as_raw();
+    for (path, owner, mode) in [("theirs", 5, 0o640), ("locked", me, 0o400)] {
+        let found = fs::metadata(tree.join(path)).unwrap();
+        assert_eq!(found.permissions().mode() & 0o7777, mode, "{path}");
+        assert_eq!(found.uid(), if me == 0 { owner } else { me }, "{path}");
     }
 }

@@ -1,7 +1,7 @@
 //! Archives that mean harm: whatever they hold, nothing outside of the image's tree is touched.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use drydock_images::Pull;
 use proptest::prelude::*;
@@ -150,7 +150,7 @@ fn piece() -> impl Strategy<Value = Piece> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
     fn no_mixture_of_entries_reaches_out(pieces in prop::collection::vec(piece(), 1..12)) {
@@ -182,6 +182,5 @@ proptest! {
         if machine.import(&archive).is_err() {
             machine.assert_empty();
         }
-        prop_assert!(Path::new("/").exists());
     }
 }

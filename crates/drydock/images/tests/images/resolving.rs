@@ -138,7 +138,7 @@ fn what_is_not_there_is_told_with_what_there_is() {
             "memcached",
             Pull::Never,
             "ErrImageNeverPull",
-            "Container image \"docker.io/library/memcached\" is not present with pull policy of Never",
+            "Container image \"memcached\" is not present with pull policy of Never",
         ),
         (
             "Memcached",
@@ -284,4 +284,24 @@ fn a_program_of_this_machine_becomes_an_image_and_a_new_one_when_it_changes() {
     fs::remove_file(&executable).unwrap();
     let gone = machine.store.resolve(&Reference::parse("prgcont/gordon").unwrap(), Pull::Always, &silently);
     assert!(matches!(gone, Err(Error::Make { .. })));
+}
+
+#[test]
+fn a_choice_made_without_looking_everywhere_is_made_again() {
+    let packages = Pretended::new(MEMCACHED);
+    let set = |suite: &str, version: &str| {
+        packages.versions.lock().unwrap().insert((suite.into(), "memcached".into()), version.into());
+    };
+    set("bookworm", "unreachable");
+    let machine = machine(&packages, false);
+    let resolve = || machine.resolve("memcached:1.6.9", Pull::IfNotPresent).unwrap().note.unwrap();
+    let first = resolve();
+    assert!(
+        first.ends_with("Debian trixie's 1.6.38 is taken; Debian bookworm could not be looked at"),
+        "{first}"
+    );
+    set("bookworm", "1.6.18-1");
+    assert_eq!(resolve(), first);
+    machine.hours_pass(2);
+    assert!(resolve().ends_with("Debian bookworm's 1.6.18 is taken"));
 }

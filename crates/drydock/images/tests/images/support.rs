@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use drydock_images::{
-    Error, Fetched, Imported, Options, Package, Packages, PackagesError, Progress, Pull, Reference, Report,
-    Resolved, Store, silently,
+    Error, Fetched, Imported, Options, Package, Packages, PackagesError, Progress, Pull, Report, Resolved,
+    Store, silently,
 };
 use jiff::{SignedDuration, Timestamp};
 use ring::digest::{SHA256, digest};
@@ -41,7 +41,7 @@ impl Machine {
     }
 
     pub fn resolve(&self, image: &str, pull: Pull) -> Result<Resolved, Error> {
-        self.store.resolve(&Reference::parse(image)?, pull, &silently)
+        self.store.resolve_image(image, pull, &silently)
     }
 
     /// Imports an archive of these bytes, under the name `archive.tar`.
@@ -164,6 +164,17 @@ impl Tar {
         raw.linkname[..link.len()].copy_from_slice(link.as_bytes());
         header.set_cksum();
         self.0.append(&header, body).unwrap();
+        self
+    }
+
+    /// A file of somebody.
+    pub fn owned(mut self, name: &str, uid: u64, gid: u64, mode: u32) -> Tar {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(mode);
+        header.set_uid(uid);
+        header.set_gid(gid);
+        header.set_size(0);
+        self.0.append_data(&mut header, name, &b""[..]).unwrap();
         self
     }
 

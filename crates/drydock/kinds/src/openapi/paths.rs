@@ -105,7 +105,9 @@ fn subresources(kind: &Kind, dialect: Dialect, paths: &mut Map<String, Value>, i
                 parameters: WRITE,
             })
             .collect();
-        add(kind, dialect, paths, &format!("{item}/{}", sub.name), &operations);
+        if !operations.is_empty() {
+            add(kind, dialect, paths, &format!("{item}/{}", sub.name), &operations);
+        }
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) static ROWS: &[Row] = &[
         singular: "endpoints",
         short_names: &["ep"],
         definition: "io.k8s.api.core.v1.Endpoints",
-        rules: rules::service::ENDPOINTS,
+        rules: rules::endpoints::ENDPOINTS,
         printer: table::core::ENDPOINTS,
         deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
         ..ROW
@@ -146,6 +146,7 @@ pub(super) static ROWS: &[Row] = &[
         definition: "io.k8s.api.core.v1.Pod",
         status: true,
         other: &[
+            subresource("attach", "PodAttachOptions", &["create", "get"]),
             subresource("binding", "Binding", &["create"]),
             Subresource {
                 name: "eviction",
@@ -154,6 +155,9 @@ pub(super) static ROWS: &[Row] = &[
                 kind: "Eviction",
                 verbs: &["create"],
             },
+            subresource("exec", "PodExecOptions", &["create", "get"]),
+            subresource("log", "Pod", &["get"]),
+            subresource("portforward", "PodPortForwardOptions", &["create", "get"]),
         ],
         generation: true,
         rules: rules::pod::POD,
@@ -378,7 +382,7 @@ pub(super) static ROWS: &[Row] = &[
         definition: "io.k8s.api.discovery.v1.EndpointSlice",
         generation: true,
         counts: &["labels"],
-        rules: rules::service::ENDPOINT_SLICE,
+        rules: rules::endpoints::ENDPOINT_SLICE,
         printer: table::core::ENDPOINT_SLICE,
         ..ROW
     },

@@ -1,9 +1,11 @@
 //! What makes a built-in kind special, beyond its names and its shape.
 
+pub(crate) mod address;
 pub(crate) mod batch;
 pub(crate) mod config;
 pub(crate) mod core;
 pub(crate) mod definition;
+pub(crate) mod endpoints;
 pub(crate) mod event;
 pub(crate) mod pod;
 pub(crate) mod policy;

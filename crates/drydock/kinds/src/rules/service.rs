@@ -1,11 +1,9 @@
-//! Services, endpoints and endpoint slices.
-
-use std::net::IpAddr;
+//! Services.
 
 use drydock_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, duplicate, immutable, in_order, not_supported, showing};
+use super::{PLAIN, Rules, address, duplicate, in_order, not_supported, showing};
 use crate::{json, meta, names, path::Path};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -17,37 +15,6 @@ pub(crate) const SERVICE: Rules = Rules {
     update: keep_addresses,
     validate: validate_service,
     validate_update: update_service,
-    ..PLAIN
-};
-
-pub(crate) const ENDPOINTS: Rules = Rules {
-    default: |object| {
-        for subset in json::list_mut(object, "subsets") {
-            for port in json::list_mut(subset, "ports") {
-                json::default_text(port, "protocol", "TCP");
-            }
-        }
-    },
-    ..PLAIN
-};
-
-pub(crate) const ENDPOINT_SLICE: Rules = Rules {
-    default: |object| {
-        json::default(object, "endpoints", Value::Null);
-        json::default(object, "ports", Value::Null);
-        for port in json::list_mut(object, "ports") {
-            json::default(port, "name", "");
-            json::default(port, "protocol", "TCP");
-        }
-        for endpoint in json::list_mut(object, "endpoints") {
-            json::default(endpoint, "conditions", json!({}));
-        }
-    },
-    validate: validate_slice,
-    validate_update: |new, old, errors| {
-        validate_slice(new, errors);
-        immutable(new, old, "/addressType", "addressType", errors);
-    },
     ..PLAIN
 };
 
@@ -280,9 +247,8 @@ fn validate_addresses(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError
     let list = path.field("clusterIPs");
     for (index, address) in json::list(spec, "clusterIPs").iter().enumerate() {
         let text = address.as_str().unwrap_or_default();
-        if text != "None" && text.parse::<IpAddr>().is_err() {
-            let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(FieldError::invalid(list.index(index), text, detail));
+        if text != "None" {
+            address::parse(text, &list.index(index), errors);
         }
     }
     let address = json::text(spec, "clusterIP");
@@ -313,70 +279,4 @@ fn update_service(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     validate_service(new, errors);
-}
-
-/// Why nothing can be served from an address.
-fn special_address(text: &str) -> Option<&'static str> {
-    let address: IpAddr = text.parse().ok()?;
-    let (link_local, multicast) = match address {
-        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
-        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
-    };
-    if address.is_unspecified() {
-        Some("may not be unspecified (0.0.0.0 or ::)")
-    } else if address.is_loopback() {
-        Some("may not be in the loopback range (127.0.0.0/8, ::1/128)")
-    } else if link_local {
-        Some("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
-    } else if multicast {
-        Some("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
-    } else {
-        None
-    }
-}
-
-fn validate_slice(object: &Value, errors: &mut Vec<FieldError>) {
-    let kinds = ["FQDN", "IPv4", "IPv6"];
-    let kind = json::text(object, "addressType");
-    if kind.is_empty() {
-        errors.push(FieldError::required("addressType", ""));
-    } else if !kinds.contains(&kind) {
-        errors.push(not_supported("addressType", kind, &kinds));
-    }
-    let path = Path::new("endpoints");
-    for (index, endpoint) in json::list(object, "endpoints").iter().enumerate() {
-        let at = path.index(index);
-        let addresses = json::list(endpoint, "addresses");
-        if addresses.is_empty() {
-            errors.push(FieldError::required(at.field("addresses"), "must contain at least 1 address"));
-        }
-        let list = at.field("addresses");
-        for (index, address) in addresses.iter().enumerate() {
-            let text = address.as_str().unwrap_or_default();
-            let good = match (kind, text.parse::<IpAddr>()) {
-                ("IPv4", Ok(IpAddr::V4(_))) | ("IPv6", Ok(IpAddr::V6(_))) | ("FQDN", _) => true,
-                ("IPv4" | "IPv6", _) => false,
-                _ => true,
-            };
-            if !good {
-                errors.push(FieldError::invalid(list, text, format!("must be an {kind} address")));
-            }
-            if let Some(detail) = special_address(text) {
-                errors.push(FieldError::invalid(list.index(index), text, detail));
-            }
-        }
-    }
-    let path = Path::new("ports");
-    for (index, port) in json::list(object, "ports").iter().enumerate() {
-        let at = path.index(index);
-        let name = json::text(port, "name");
-        if !name.is_empty() {
-            let wrong = names::dns_label(name);
-            errors.extend(wrong.into_iter().map(|m| FieldError::invalid(at.field("name"), name, m)));
-        }
-        let protocol = json::text(port, "protocol");
-        if !PROTOCOLS.contains(&protocol) {
-            errors.push(not_supported(at.field("protocol"), protocol, PROTOCOLS));
-        }
-    }
 }

@@ -19,10 +19,14 @@ fn place(host: Host, directory: &Path) -> Place {
 }
 
 /// Makes pods, says who runs in them, and waits to be killed.
-pub fn own(setting: Setting, directory: &Path) -> ExitCode {
+pub(crate) fn own(setting: Setting, directory: &Path) -> ExitCode {
     let place = place(crate::open(setting, directory, false), directory);
     runtime().block_on(async {
-        let pod = place.host.create_pod(PodConfig { note: "mine".to_owned(), ..PodConfig::named("pod") }).await.unwrap();
+        let pod = place
+            .host
+            .create_pod(PodConfig { note: "mine".to_owned(), ..PodConfig::named("pod") })
+            .await
+            .unwrap();
         let talks = "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.01; done";
         let talker = pod.start(place.container("talks", &["sh", "-c", talks])).await.unwrap();
         let ends = pod.start(place.container("ends", &["sh", "-c", "sleep 0.5; exit 9"])).await.unwrap();
@@ -33,7 +37,7 @@ pub fn own(setting: Setting, directory: &Path) -> ExitCode {
 }
 
 /// Finds the pods again, with their logs and exit codes.
-pub fn adopt(setting: Setting, directory: &Path) -> ExitCode {
+pub(crate) fn adopt(setting: Setting, directory: &Path) -> ExitCode {
     let place = place(crate::open(setting, directory, true), directory);
     runtime().block_on(async {
         let pods = place.host.adopt().unwrap();
@@ -64,7 +68,7 @@ pub fn adopt(setting: Setting, directory: &Path) -> ExitCode {
 }
 
 /// Starts anew, which ends what an earlier run left.
-pub fn sweep(setting: Setting, directory: &Path) -> ExitCode {
+pub(crate) fn sweep(setting: Setting, directory: &Path) -> ExitCode {
     let host = crate::open(setting, directory, false);
     assert!(host.adopt().unwrap().is_empty());
     runtime().block_on(async { host.close().await.unwrap() });
@@ -79,7 +83,7 @@ struct Owner {
 }
 
 fn start_owner(setting: Setting, directory: &Path) -> Owner {
-    let mut node = outside(setting, "own", directory).stdout(Stdio::piped()).spawn().unwrap();
+    let mut node = setting.command("own", directory).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(node.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let mut processes: Vec<Process> =
@@ -97,11 +101,6 @@ fn start_owner(setting: Setting, directory: &Path) -> Owner {
     Owner { node, processes, keeper }
 }
 
-/// This program again, in a network of its own that stands for the machine's.
-fn outside(setting: Setting, part: &str, directory: &Path) -> std::process::Command {
-    setting.command(part, directory)
-}
-
 impl Owner {
     fn kill(&mut self) {
         self.node.kill().unwrap();
@@ -112,7 +111,10 @@ impl Owner {
         let start = Instant::now();
         while self.processes.iter().any(Process::alive) {
             if start.elapsed() > Duration::from_secs(10) {
-                println!("  still there: {:?}", self.processes.iter().filter(|one| one.alive()).collect::<Vec<_>>());
+                println!(
+                    "  still there: {:?}",
+                    self.processes.iter().filter(|one| one.alive()).collect::<Vec<_>>()
+                );
                 return false;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -121,32 +123,32 @@ impl Owner {
     }
 }
 
-pub fn mortal(setting: Setting, directory: &Path) -> bool {
+pub(crate) fn mortal(setting: Setting, directory: &Path) -> bool {
     let mut owner = start_owner(setting, directory);
     owner.kill();
     let gone = owner.wait_until_gone();
-    outside(setting, "sweep", directory).status().unwrap().success() && gone
+    setting.command("sweep", directory).status().unwrap().success() && gone
 }
 
-pub fn adopted(setting: Setting, directory: &Path) -> bool {
+pub(crate) fn adopted(setting: Setting, directory: &Path) -> bool {
     let mut owner = start_owner(setting, directory);
     owner.kill();
     assert!(owner.processes.iter().all(Process::alive), "pods outlive their owner");
-    let adopted = outside(setting, "adopt", directory).status().unwrap().success();
+    let adopted = setting.command("adopt", directory).status().unwrap().success();
     adopted && owner.wait_until_gone()
 }
 
-pub fn adopted_without_keeper(setting: Setting, directory: &Path) -> bool {
+pub(crate) fn adopted_without_keeper(setting: Setting, directory: &Path) -> bool {
     let mut owner = start_owner(setting, directory);
     owner.kill();
     assert!(owner.keeper.kill(Duration::from_secs(5)));
-    let adopted = outside(setting, "adopt", directory).status().unwrap().success();
+    let adopted = setting.command("adopt", directory).status().unwrap().success();
     adopted && owner.wait_until_gone()
 }
 
-pub fn swept(setting: Setting, directory: &Path) -> bool {
+pub(crate) fn swept(setting: Setting, directory: &Path) -> bool {
     let mut owner = start_owner(setting, directory);
     owner.kill();
-    let swept = outside(setting, "sweep", directory).status().unwrap().success();
+    let swept = setting.command("sweep", directory).status().unwrap().success();
     swept && owner.wait_until_gone()
 }

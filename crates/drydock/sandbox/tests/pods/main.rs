@@ -4,6 +4,8 @@
 //! itself once for each setting, and looks afterwards whether anything is left. All traffic stays in network
 //! namespaces that the test made.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failure here is the answer")]
+
 mod checks;
 mod crashes;
 mod tree;
@@ -13,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use drydock_sandbox::{Entry, Host, Options, Uplink, enter, hook};
+use drydock_sandbox::{Entry, Host, Options, enter, hook};
 
 /// The user that stands for anyone: nobody.
 const PLAIN: u32 = 65534;
@@ -34,26 +36,32 @@ fn main() -> ExitCode {
 
 /// Who runs the pods, and what becomes of them when their owner ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setting {
-    pub plain: bool,
-    pub outlive: bool,
+struct Setting {
+    plain: bool,
+    outlive: bool,
+    copy_trees: bool,
 }
 
 impl Setting {
     fn name(self) -> String {
         format!(
-            "{}-{}",
+            "{}-{}-{}",
             if self.plain { "plain" } else { "root" },
-            if self.outlive { "lasting" } else { "mortal" }
+            if self.outlive { "lasting" } else { "mortal" },
+            if self.copy_trees { "copied" } else { "layered" }
         )
     }
 
     fn read(name: &str) -> Self {
-        Self { plain: name.starts_with("plain"), outlive: name.ends_with("lasting") }
+        Self {
+            plain: name.contains("plain"),
+            outlive: name.contains("lasting"),
+            copy_trees: name.contains("copied"),
+        }
     }
 
     /// This program again, as the setting's user.
-    pub fn command(self, part: &str, directory: &Path) -> Command {
+    fn command(self, part: &str, directory: &Path) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([part, &self.name()]).arg(directory);
         if self.plain && rustix::process::geteuid().is_root() {
@@ -63,22 +71,24 @@ impl Setting {
     }
 }
 
-/// Enters and opens a host below a directory. As root the machine's network is one that was made for it.
-pub fn open(setting: Setting, directory: &Path, resume: bool) -> Host {
+/// Enters and opens a host below a directory.
+fn open(setting: Setting, directory: &Path, resume: bool) -> Host {
     let entered = enter(&Entry { state_dir: directory.join("state"), resume }).unwrap();
     assert_eq!(entered.resumed(), resume);
     let options = Options {
         pod_cidr: "10.99.0.0/16".parse().unwrap(),
-        uplink: Some(Uplink { name: "dock-test".to_owned(), routes: vec!["10.96.0.0/12".parse().unwrap()] }),
+        service_cidr: Some("10.96.0.0/12".parse().unwrap()),
+        uplink: Some("dock-test".to_owned()),
         outlive: setting.outlive,
+        copy_trees: setting.copy_trees,
         program: None,
     };
     Host::open(entered, options).unwrap()
 }
 
-/// As root, a network namespace that stands for the machine's.
-pub fn machine(setting: Setting) {
-    if !setting.plain {
+/// As root, a network namespace that stands for the machine's. The parts run in it too.
+fn machine(root: bool) {
+    if root {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
         assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
     }
@@ -86,40 +96,48 @@ pub fn machine(setting: Setting) {
 
 fn drive() -> ExitCode {
     let root = rustix::process::geteuid().is_root();
+    machine(root);
     let mut failed = false;
     for plain in [false, true] {
         if !plain && !root {
             println!("as root: skipped, this is not root");
             continue;
         }
-        let mut part = |what: &str, outlive: bool, run: &dyn Fn(Setting, &Path) -> bool| {
-            let directory = scratch();
+        let mut part = |what: &str, words: &str, run: &dyn Fn(Setting, &Path) -> bool| {
+            let directory = scratch(plain && root);
             println!("\n{} as {}", what, if plain { "a plain user" } else { "root" });
             let before = Left::see(directory.path());
-            let passed = run(Setting { plain, outlive }, directory.path());
+            let passed = run(Setting { plain, ..Setting::read(words) }, directory.path());
             let left = before.more(&Left::see(directory.path()));
             if !left.is_empty() {
                 println!("  left behind: {left:#?}");
             }
-            failed |= !passed || !left.is_empty();
+            let fine = passed && left.is_empty();
+            println!("{}", if fine { "ok" } else { "FAILED" });
+            failed |= !fine;
         };
-        part("running pods", false, &|setting, directory| {
+        let inside = |setting: Setting, directory: &Path| {
             setting.command("inside", directory).status().unwrap().success()
-        });
-        part("a mortal node killed", false, &crashes::mortal);
-        part("a node killed, then its pods adopted", true, &crashes::adopted);
-        part("node and keeper killed, then the pods adopted", true, &crashes::adopted_without_keeper);
-        part("a node killed, then its pods swept", true, &crashes::swept);
+        };
+        part("running pods", "mortal", &inside);
+        part("running pods with copied trees", "mortal copied", &inside);
+        part("a mortal node killed", "mortal", &crashes::mortal);
+        part("a node killed, then its pods adopted", "lasting", &crashes::adopted);
+        part("node and keeper killed, then the pods adopted", "lasting", &crashes::adopted_without_keeper);
+        part("a node killed, then its pods swept", "lasting", &crashes::swept);
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A directory that everyone may use, with a tree in it.
-fn scratch() -> tempfile::TempDir {
+/// A directory that everyone may use, with a tree in it that belongs to whoever runs the pods.
+fn scratch(give_away: bool) -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
     tree::make(&directory.path().join("tree"));
+    if give_away {
+        tree::give_away(&directory.path().join("tree"), PLAIN);
+    }
     directory
 }
 

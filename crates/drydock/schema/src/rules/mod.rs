@@ -4,17 +4,21 @@
 //! [`Schema`](crate::Schema) node it belongs to. Where rules are evaluated, and when transition
 //! rules are skipped or failures ratcheted, is decided in `validate`.
 //!
-//! **Deliberately absent:** Kubernetes' cost estimate and its full type checker, so that a rule that
-//! compiles here can still be refused by a real API server. The other way round, comprehensions of
+//! **Deliberately absent:** Kubernetes' cost estimate, and in the type checker whatever concerns the
+//! types of libraries (`quantity`, `url`, `ip`), so that a rule that compiles here can still be
+//! refused by a real API server. The other way round, comprehensions of
 //! two variables are refused here, and lists that are sets are compared in order.
 
 mod depth;
+mod overloads;
+mod tokens;
 mod types;
 pub(crate) use types::field_path;
 mod values;
 
 use std::sync::{Arc, LazyLock};
 
+use chrono::{SecondsFormat, Timelike as _};
 use kube_cel::{
     KubeCelExt as _,
     cel::{
@@ -35,6 +39,7 @@ static FUNCTIONS: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     context.add_function("dyn", |value: Cel| -> ResolveResult { Ok(value) });
     context.add_function("size", size);
+    context.add_function("string", string);
     context.add_function("type", |value: Cel| -> ResolveResult { Ok(type_value(value.type_of())) });
     for (name, kind) in [
         ("bool", ValueType::Bool),
@@ -67,6 +72,38 @@ fn size(This(value): This<Cel>) -> ResolveResult {
         _ => return Err(ExecutionError::NoSuchOverload),
     };
     Ok(Cel::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+}
+
+/// Times and lengths of time are written as Go writes them: with no digit more than needed, and in
+/// seconds.
+fn string(This(value): This<Cel>) -> ResolveResult {
+    let text = match value {
+        Cel::String(text) => return Ok(Cel::String(text)),
+        Cel::Bool(flag) => flag.to_string(),
+        Cel::Int(number) => number.to_string(),
+        Cel::UInt(number) => number.to_string(),
+        Cel::Float(number) => number.to_string(),
+        Cel::Timestamp(time) => {
+            let (text, part) = (time.to_rfc3339_opts(SecondsFormat::Secs, true), time.nanosecond());
+            let (second, zone) = text.split_at("0000-00-00T00:00:00".len());
+            let part = format!(".{part:09}");
+            format!("{second}{}{zone}", part.trim_end_matches('0').trim_end_matches('.'))
+        }
+        Cel::Duration(length) => format!("{}s", seconds(length.num_nanoseconds().unwrap_or(i64::MAX))),
+        Cel::Bytes(bytes) => String::from_utf8(bytes.to_vec()).map_err(|_| {
+            ExecutionError::function_error("string", "invalid UTF-8 in bytes, cannot convert to string")
+        })?,
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(Cel::String(Arc::new(text)))
+}
+
+/// Billionths of a second in seconds, with no digit more than needed.
+fn seconds(nanos: i64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    let sign = if nanos < 0 { "-" } else { "" };
+    let (whole, rest) = (nanos.unsigned_abs() / SECOND, nanos.unsigned_abs() % SECOND);
+    format!("{sign}{whole}.{rest:09}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// One compiled rule.

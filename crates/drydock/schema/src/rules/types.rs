@@ -1,14 +1,21 @@
 //! The mistakes in a rule that the schema alone shows.
 //!
 //! A walk over the expression that follows `self` through the schema: fields that do not exist,
-//! names that nobody declared, a result that is not what is wanted. Whatever it can't follow it
-//! takes as right.
+//! names that nobody declared, functions of other types, patterns that are none, a result that is not
+//! what is wanted. Whatever it can't follow it takes as right.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
-use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr,
+};
+use regex::Regex;
 
-use super::values::escape;
+use super::{
+    overloads::{self, DECLARED, FUNCTIONS},
+    tokens::Tokens,
+    values::escape,
+};
 use crate::{Schema, Type};
 
 /// What a rule is compiled for.
@@ -44,175 +51,104 @@ impl Failure {
 }
 
 /// As much of a type as can be told.
-#[derive(Clone, Copy)]
-enum Known<'a> {
-    Node(&'a Schema),
-    Root(&'a Schema),
+#[derive(Debug, Clone)]
+pub(super) enum Known<'a> {
     Bool,
     Int,
+    Uint,
+    Double,
     String,
+    Bytes,
+    Timestamp,
+    Duration,
+    Null,
+    List(Box<Known<'a>>),
+    Map(Box<Known<'a>>, Box<Known<'a>>),
+    /// An object with fields; the flag says that it has a type and metadata too.
+    Object(&'a Schema, bool),
+    /// Anything.
     Other,
 }
 
-/// Names that stand for types and for families of functions.
-const DECLARED: &[&str] = &[
-    "bool",
-    "bytes",
-    "double",
-    "duration",
-    "dyn",
-    "int",
-    "list",
-    "map",
-    "null_type",
-    "string",
-    "timestamp",
-    "type",
-    "uint",
-    "optional",
-    "optional_type",
-    "sets",
-    "ip",
-    "cidr",
-    "format",
-    "jsonpatch",
-    "google",
-    "strings",
-    "lists",
-    "semver",
-    "quantity",
-    "url",
-    "authorizer",
-];
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::Uint => f.write_str("uint"),
+            Self::Double => f.write_str("double"),
+            Self::String => f.write_str("string"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Timestamp => f.write_str("timestamp"),
+            Self::Duration => f.write_str("duration"),
+            Self::Null => f.write_str("null"),
+            Self::List(items) => write!(f, "list({items})"),
+            Self::Map(keys, values) => write!(f, "map({keys}, {values})"),
+            Self::Object(..) => f.write_str("object"),
+            Self::Other => f.write_str("dyn"),
+        }
+    }
+}
 
-/// Every function that a rule may call, by its last name.
-const FUNCTIONS: &[&str] = &[
-    "add",
-    "asApproximateFloat",
-    "asInteger",
-    "bool",
-    "byte",
-    "bytes",
-    "charAt",
-    "cidr",
-    "compareTo",
-    "contains",
-    "containsCIDR",
-    "containsIP",
-    "date",
-    "datetime",
-    "distinct",
-    "dns1035Label",
-    "dns1035LabelPrefix",
-    "dns1123Label",
-    "dns1123LabelPrefix",
-    "dns1123Subdomain",
-    "dns1123SubdomainPrefix",
-    "double",
-    "duration",
-    "dyn",
-    "endsWith",
-    "equivalent",
-    "escapeKey",
-    "family",
-    "find",
-    "findAll",
-    "first",
-    "flatten",
-    "format",
-    "getDate",
-    "getDayOfMonth",
-    "getDayOfWeek",
-    "getDayOfYear",
-    "getEscapedPath",
-    "getFullYear",
-    "getHost",
-    "getHostname",
-    "getHours",
-    "getMilliseconds",
-    "getMinutes",
-    "getMonth",
-    "getPort",
-    "getQuery",
-    "getScheme",
-    "getSeconds",
-    "hasValue",
-    "indexOf",
-    "int",
-    "intersects",
-    "ip",
-    "isCIDR",
-    "isCanonical",
-    "isGlobalUnicast",
-    "isGreaterThan",
-    "isIP",
-    "isInteger",
-    "isLessThan",
-    "isLinkLocalMulticast",
-    "isLinkLocalUnicast",
-    "isLoopback",
-    "isQuantity",
-    "isSemver",
-    "isSorted",
-    "isURL",
-    "isUnspecified",
-    "join",
-    "labelValue",
-    "last",
-    "lastIndexOf",
-    "lowerAscii",
-    "major",
-    "masked",
-    "matches",
-    "max",
-    "min",
-    "minor",
-    "named",
-    "none",
-    "of",
-    "ofNonZeroValue",
-    "optFlatMap",
-    "optMap",
-    "or",
-    "orValue",
-    "patch",
-    "prefixLength",
-    "qualifiedName",
-    "quantity",
-    "quote",
-    "range",
-    "replace",
-    "reverse",
-    "semver",
-    "sign",
-    "size",
-    "slice",
-    "sort",
-    "sortBy",
-    "split",
-    "startsWith",
-    "string",
-    "sub",
-    "substring",
-    "sum",
-    "timestamp",
-    "trim",
-    "type",
-    "uint",
-    "unwrap",
-    "unwrapOpt",
-    "upperAscii",
-    "uri",
-    "url",
-    "uuid",
-    "validate",
-    "value",
-];
+impl<'a> Known<'a> {
+    /// What a node of the schema is to CEL.
+    fn of(schema: &'a Schema, root: bool) -> Self {
+        if root || schema.embedded_resource {
+            return Self::Object(schema, true);
+        }
+        let below = |schema: &'a Schema| Box::new(Self::of(schema, false));
+        match schema.kind {
+            Type::Boolean => Self::Bool,
+            Type::Integer => Self::Int,
+            Type::Number => Self::Double,
+            Type::String => match schema.format.as_deref() {
+                Some("byte") => Self::Bytes,
+                Some("date" | "date-time" | "datetime") => Self::Timestamp,
+                Some("duration") => Self::Duration,
+                _ => Self::String,
+            },
+            Type::Array => Self::List(schema.items.as_deref().map_or_else(|| Box::new(Self::Other), below)),
+            Type::Object => match schema.additional.as_deref() {
+                Some(values) => Self::Map(Box::new(Self::String), below(values)),
+                None => Self::Object(schema, false),
+            },
+            Type::Any | Type::IntOrString => Self::Other,
+        }
+    }
+
+    /// Its values can be sorted.
+    pub(super) fn has_order(&self) -> bool {
+        !matches!(self, Self::Null | Self::List(_) | Self::Map(..) | Self::Object(..))
+    }
+
+    /// The type of what is of both types, if anything is.
+    pub(super) fn meet(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Other, known) | (known, Self::Other) => Some(known.clone()),
+            (Self::List(a), Self::List(b)) => Some(Self::List(Box::new(a.meet(b)?))),
+            (Self::Map(a, x), Self::Map(b, y)) => Some(Self::Map(Box::new(a.meet(b)?), Box::new(x.meet(y)?))),
+            (Self::Null, known @ (Self::Object(..) | Self::Timestamp | Self::Duration))
+            | (known @ (Self::Object(..) | Self::Timestamp | Self::Duration), Self::Null) => {
+                Some(known.clone())
+            }
+            // Objects of two places in a schema may be alike.
+            (Self::Object(..), Self::Object(..)) => Some(self.clone()),
+            (a, b) => (a.to_string() == b.to_string()).then(|| a.clone()),
+        }
+    }
+}
+
+/// A part of an expression: its type, and where it stands.
+struct Part<'a> {
+    known: Known<'a>,
+    offset: usize,
+}
 
 struct Walk<'a, 's> {
-    source: &'s str,
+    tokens: Tokens<'s>,
     variables: HashMap<String, Vec<Known<'a>>>,
-    errors: Vec<String>,
+    /// Complaints with their places.
+    errors: Vec<(usize, String)>,
 }
 
 pub(super) fn check(
@@ -221,212 +157,268 @@ pub(super) fn check(
     scope: &Scope<'_>,
     wanted: Wanted,
 ) -> Result<(), Failure> {
-    let own = if scope.root || scope.schema.embedded_resource {
-        Known::Root(scope.schema)
-    } else {
-        Known::Node(scope.schema)
-    };
-    let old = if scope.optional_old_self { Known::Other } else { own };
+    let own = Known::of(scope.schema, scope.root);
+    let old = if scope.optional_old_self { Known::Other } else { own.clone() };
     let variables = HashMap::from([("self".to_owned(), vec![own]), ("oldSelf".to_owned(), vec![old])]);
-    let mut walk = Walk { source, variables, errors: Vec::new() };
+    let mut walk = Walk { tokens: Tokens::new(source), variables, errors: Vec::new() };
     let result = walk.expression(expression);
     if !walk.errors.is_empty() {
-        return Err(Failure::Text(walk.errors.join("\n")));
+        walk.errors.sort_by_key(|(offset, _)| *offset);
+        let texts = walk.errors.iter().map(|(offset, message)| walk.tokens.complaint(*offset, message));
+        return Err(Failure::Text(texts.collect::<Vec<_>>().join("\n")));
     }
-    match (result.scalar(), wanted) {
+    match (result.known, wanted) {
         (Known::Other, _) | (Known::Bool, Wanted::Bool) | (Known::String, Wanted::String) => Ok(()),
         _ => Err(Failure::Result),
     }
 }
 
-impl<'a> Known<'a> {
-    /// What a node of the schema is to CEL.
-    fn scalar(self) -> Known<'a> {
-        match self {
-            Known::Node(schema) => match schema.kind {
-                Type::Boolean => Known::Bool,
-                Type::Integer => Known::Int,
-                Type::String if schema.format.is_none() => Known::String,
-                Type::Object | Type::Array | Type::String | Type::Number => self,
-                Type::Any | Type::IntOrString => Known::Other,
-            },
-            other => other,
-        }
-    }
-
-    /// The name of a type that only compares with itself.
-    fn name(self) -> Option<&'static str> {
-        match self {
-            Known::Bool => Some("bool"),
-            Known::Int => Some("int"),
-            Known::String => Some("string"),
-            Known::Node(_) | Known::Root(_) | Known::Other => None,
-        }
-    }
-
-    fn items(self) -> Known<'a> {
-        match self {
-            Known::Node(schema) => schema.items.as_deref().map_or(Known::Other, Known::Node),
-            _ => Known::Other,
-        }
-    }
-
-    /// What indexing or a map's field gives.
-    fn values(self) -> Known<'a> {
-        match self {
-            Known::Node(schema) => {
-                schema.additional.as_deref().or(schema.items.as_deref()).map_or(Known::Other, Known::Node)
-            }
-            _ => Known::Other,
-        }
-    }
-}
-
 impl<'a> Walk<'a, '_> {
-    fn complain(&mut self, needle: &str, message: &str) {
-        // A whole word: `.size` does not stand in `.sizes`.
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let ends = |start: usize| {
-            !self.source.get(start + needle.len()..).is_some_and(|rest| rest.starts_with(is_word))
-        };
-        let offset = self.source.match_indices(needle).map(|(start, _)| start).find(|start| ends(*start));
-        self.complain_at(offset.unwrap_or(0), message);
+    fn complain(&mut self, offset: usize, message: impl Into<String>) {
+        self.errors.push((offset, message.into()));
     }
 
-    fn complain_at(&mut self, offset: usize, message: &str) {
-        let before = self.source.get(..offset).unwrap_or_default();
-        let line_number = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-        let line = self.source.lines().nth(line_number - 1).unwrap_or_default();
-        let dots = ".".repeat(column);
-        self.errors
-            .push(format!("ERROR: <input>:{line_number}:{}: {message}\n | {line}\n | {dots}^", column + 1));
-    }
-
-    fn expression(&mut self, expression: &IdedExpr) -> Known<'a> {
+    fn expression(&mut self, expression: &IdedExpr) -> Part<'a> {
         match &expression.expr {
             Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => {
-                // `has(self.x.y)` asks for a field as well: it must be one that can be there.
-                let operand = self.expression(&select.operand);
-                let found = self.field(operand, &select.field);
-                if select.test { Known::Bool } else { found }
-            }
-            Expr::Call(call) => {
-                let target = call.target.as_deref().map(|target| self.expression(target));
-                let arguments: Vec<Known<'a>> =
-                    call.args.iter().map(|argument| self.expression(argument)).collect();
-                self.call(&call.func_name, &arguments);
-                result(&call.func_name, target, &arguments)
-            }
-            Expr::Comprehension(fold) => {
-                let range = self.expression(&fold.iter_range);
-                self.expression(&fold.accu_init);
-                let is_map = matches!(range, Known::Node(schema) if schema.kind == Type::Object);
-                let (first, second) = match (&fold.iter_var2, is_map) {
-                    (None, true) => (Known::String, Known::Other),
-                    (None, false) => (range.items(), Known::Other),
-                    (Some(_), true) => (Known::String, range.values()),
-                    (Some(_), false) => (Known::Int, range.items()),
-                };
-                let mut bound = vec![(fold.iter_var.clone(), first), (fold.accu_var.clone(), Known::Other)];
-                bound.extend(fold.iter_var2.clone().map(|name| (name, second)));
-                for (name, known) in &bound {
-                    self.variables.entry(name.clone()).or_default().push(*known);
-                }
-                self.expression(&fold.loop_cond);
-                self.expression(&fold.loop_step);
-                self.expression(&fold.result);
-                for (name, _) in &bound {
-                    self.variables.entry(name.clone()).or_default().pop();
-                }
-                Known::Other
-            }
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => self.call(call),
+            Expr::Comprehension(fold) => self.fold(fold),
             Expr::List(list) => {
-                list.elements.iter().for_each(|element| {
-                    self.expression(element);
-                });
-                Known::Other
+                let offset = self.tokens.peek();
+                let items: Vec<_> = list.elements.iter().map(|item| self.expression(item).known).collect();
+                Part { known: Known::List(Box::new(common(items))), offset }
             }
             Expr::Map(map) => {
+                let offset = self.tokens.peek();
+                let (mut keys, mut values) = (Vec::new(), Vec::new());
                 for entry in &map.entries {
                     if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        self.expression(&entry.key);
-                        self.expression(&entry.value);
+                        keys.push(self.expression(&entry.key).known);
+                        values.push(self.expression(&entry.value).known);
                     }
                 }
-                Known::Other
+                Part { known: Known::Map(Box::new(common(keys)), Box::new(common(values))), offset }
             }
-            Expr::Literal(LiteralValue::Boolean(_)) => Known::Bool,
-            Expr::Literal(LiteralValue::Int(_)) => Known::Int,
-            Expr::Literal(LiteralValue::String(_)) => Known::String,
-            Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => Known::Other,
+            Expr::Literal(literal) => {
+                let offset = self.tokens.seek_literal().unwrap_or_default();
+                Part { known: of_literal(literal), offset }
+            }
+            Expr::Struct(_) | Expr::Unspecified => Part { known: Known::Other, offset: self.tokens.peek() },
         }
     }
 
-    fn name(&mut self, name: &str) -> Known<'a> {
-        if let Some(known) = self.variables.get(name).and_then(|stack| stack.last()) {
-            return *known;
-        }
-        if !DECLARED.contains(&name) && !name.starts_with('@') && !name.starts_with("__") {
-            self.complain(name, &format!("undeclared reference to '{name}' (in container '')"));
-        }
-        Known::Other
+    fn variable(&self, name: &str) -> Option<Known<'a>> {
+        self.variables.get(name).and_then(|stack| stack.last()).cloned()
     }
 
-    /// A function that there is none of, or an operator whose sides can't be compared.
-    fn call(&mut self, function: &str, arguments: &[Known<'a>]) {
-        let local = function.rsplit('.').next().unwrap_or(function);
-        let is_name = local.chars().all(|c| c.is_ascii_alphanumeric());
-        if is_name && !FUNCTIONS.contains(&local) {
-            // The compiler points at the parenthesis.
-            let offset = self.source.find(&format!("{local}(")).map_or(0, |start| start + local.len());
-            self.complain_at(offset, &format!("undeclared reference to '{local}' (in container '')"));
+    fn name(&mut self, name: &str) -> Part<'a> {
+        if is_made_up(name) {
+            return Part { known: self.variable(name).unwrap_or(Known::Other), offset: self.tokens.peek() };
         }
-        let operator = match function {
-            "_<_" | "_<=_" | "_>_" | "_>=_" | "_==_" | "_!=_" => function.trim_matches('_'),
-            _ => return,
-        };
-        if let [left, right] = arguments
-            && let (Some(left), Some(right)) = (left.scalar().name(), right.scalar().name())
-            && left != right
-        {
-            let message =
-                format!("found no matching overload for '{function}' applied to '({left}, {right})'");
-            let offset = self.source.find(&format!(" {operator} ")).map_or(0, |start| start + 1);
-            self.complain_at(offset, &message);
+        let offset = self.tokens.seek(name).unwrap_or_default();
+        if let Some(known) = self.variable(name) {
+            return Part { known, offset };
         }
+        if !DECLARED.contains(&name) {
+            self.complain(offset, format!("undeclared reference to '{name}' (in container '')"));
+        }
+        Part { known: Known::Other, offset }
     }
 
-    fn field(&mut self, operand: Known<'a>, field: &str) -> Known<'a> {
+    /// `has(self.x.y)` asks for a field as well: it must be one that can be there.
+    fn select(&mut self, select: &SelectExpr) -> Part<'a> {
+        let operand = self.expression(&select.operand).known;
+        let offset = self.tokens.seek(".").unwrap_or_default();
+        self.tokens.seek(&select.field);
+        let found = self.field(&operand, &select.field, offset);
+        Part { known: if select.test { Known::Bool } else { found }, offset }
+    }
+
+    fn field(&mut self, operand: &Known<'a>, field: &str, offset: usize) -> Known<'a> {
         let (schema, is_root) = match operand {
-            Known::Root(schema) => (schema, true),
-            Known::Node(schema) if schema.kind == Type::Object => (schema, schema.embedded_resource),
-            _ => return Known::Other,
+            Known::Object(schema, is_root) => (*schema, *is_root),
+            Known::Map(_, values) => return (**values).clone(),
+            Known::Other => return Known::Other,
+            other => {
+                self.complain(offset, format!("type '{other}' does not support field selection"));
+                return Known::Other;
+            }
         };
-        if let Some(values) = &schema.additional {
-            return Known::Node(values);
-        }
         if let Some((_, found)) = schema.properties.iter().find(|(name, _)| escape(name) == field) {
-            return Known::Node(found);
+            return Known::of(found, false);
         }
         if is_root && ["apiVersion", "kind", "metadata"].contains(&field) {
             return Known::Other;
         }
-        self.complain(&format!(".{field}"), &format!("undefined field '{field}'"));
+        self.complain(offset, format!("undefined field '{field}'"));
         Known::Other
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Part<'a> {
+        let function = call.func_name.as_str();
+        if let Some((operator, prefix)) = operator(function) {
+            return self.operation(call, operator, prefix);
+        }
+        // `ip.isCanonical(…)`: what stands before the dot is a family of functions, not a value.
+        let family = matches!(call.target.as_deref(), Some(IdedExpr { expr: Expr::Ident(name), .. })
+            if DECLARED.contains(&name.as_str()) && self.variable(name).is_none());
+        let target = call.target.as_deref().map(|target| self.expression(target).known);
+        let local = function.rsplit('.').next().unwrap_or(function);
+        let is_name = local.chars().all(|c| c.is_ascii_alphanumeric());
+        if is_name {
+            self.tokens.seek(local);
+        }
+        // The compiler points at the parenthesis.
+        let offset = if is_name { self.tokens.seek("(").unwrap_or_default() } else { self.tokens.peek() };
+        let arguments: Vec<Part<'a>> = call.args.iter().map(|argument| self.expression(argument)).collect();
+        let mut known = Known::Other;
+        if is_name && !FUNCTIONS.contains(&local) {
+            self.complain(offset, format!("undeclared reference to '{local}' (in container '')"));
+        } else if !family {
+            known = self.resolve(function, target.as_ref(), &arguments, offset);
+            self.pattern(call, &arguments);
+        }
+        Part { known, offset }
+    }
+
+    fn operation(&mut self, call: &CallExpr, operator: &str, prefix: bool) -> Part<'a> {
+        // What macros are made of does not stand in the text.
+        let made_up = |argument: &IdedExpr| matches!(&argument.expr, Expr::Ident(name) if is_made_up(name));
+        let written = !call.args.iter().any(made_up);
+        let mut offset = self.tokens.peek();
+        if prefix && written {
+            offset = self.tokens.seek(operator).unwrap_or_default();
+        }
+        let mut arguments = Vec::new();
+        for (index, argument) in call.args.iter().enumerate() {
+            if index == 1 && !prefix && written {
+                offset = self.tokens.seek(operator).unwrap_or_default();
+            }
+            arguments.push(self.expression(argument));
+        }
+        if !matches!(operator, "&&" | "||") {
+            return Part { known: self.resolve(&call.func_name, None, &arguments, offset), offset };
+        }
+        for argument in &arguments {
+            if !matches!(argument.known, Known::Bool | Known::Other) {
+                let message = format!("expected type 'bool' but found '{}'", argument.known);
+                self.complain(argument.offset, message);
+            }
+        }
+        Part { known: Known::Bool, offset }
+    }
+
+    fn resolve(
+        &mut self,
+        function: &str,
+        target: Option<&Known<'a>>,
+        arguments: &[Part<'a>],
+        offset: usize,
+    ) -> Known<'a> {
+        let types: Vec<Known<'a>> = arguments.iter().map(|part| part.known.clone()).collect();
+        if let Ok(known) = overloads::resolve(function, target, &types) {
+            return known;
+        }
+        let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+        let target = target.map_or_else(String::new, |target| format!("{target}."));
+        let applied = format!("{target}({})", types.join(", "));
+        self.complain(offset, format!("found no matching overload for '{function}' applied to '{applied}'"));
+        Known::Other
+    }
+
+    /// A pattern that is written out can be tried at once.
+    fn pattern(&mut self, call: &CallExpr, arguments: &[Part<'a>]) {
+        if call.func_name == "matches"
+            && let (Some(argument), Some(part)) = (call.args.last(), arguments.last())
+            && let Expr::Literal(LiteralValue::String(pattern)) = &argument.expr
+            && Regex::new(pattern.inner()).is_err()
+        {
+            self.complain(part.offset, "invalid matches argument");
+        }
+    }
+
+    fn fold(&mut self, fold: &ComprehensionExpr) -> Part<'a> {
+        let range = self.expression(&fold.iter_range);
+        let (first, second) = match (&range.known, &fold.iter_var2) {
+            (Known::List(items), None) => ((**items).clone(), Known::Other),
+            (Known::List(items), Some(_)) => (Known::Int, (**items).clone()),
+            (Known::Map(keys, _), None) => ((**keys).clone(), Known::Other),
+            (Known::Map(keys, values), Some(_)) => ((**keys).clone(), (**values).clone()),
+            (Known::Other, _) => (Known::Other, Known::Other),
+            (other, _) => {
+                let message = format!(
+                    "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                );
+                self.complain(range.offset, message);
+                (Known::Other, Known::Other)
+            }
+        };
+        let offset = self.tokens.seek("(").unwrap_or_default();
+        self.tokens.seek(&fold.iter_var);
+        let start = match &fold.accu_init.expr {
+            // What a macro begins with stands nowhere in the text.
+            Expr::Literal(literal) => of_literal(literal),
+            Expr::List(list) if list.elements.is_empty() => Known::List(Box::new(Known::Other)),
+            _ => self.expression(&fold.accu_init).known,
+        };
+        let mut bound = vec![(fold.iter_var.clone(), first), (fold.accu_var.clone(), start)];
+        bound.extend(fold.iter_var2.clone().map(|name| (name, second)));
+        for (name, known) in &bound {
+            self.variables.entry(name.clone()).or_default().push(known.clone());
+        }
+        let step = self.expression(&fold.loop_step).known;
+        if let Some(last) = self.variables.get_mut(&fold.accu_var).and_then(|stack| stack.last_mut()) {
+            *last = step;
+        }
+        // Nothing that a person wrote stands in the condition, nor, but for a variable, in the result.
+        let known = match &fold.result.expr {
+            Expr::Ident(name) => self.variable(name).unwrap_or(Known::Other),
+            Expr::Call(call) if operator(&call.func_name).is_some() => Known::Bool,
+            _ => Known::Other,
+        };
+        for (name, _) in &bound {
+            self.variables.entry(name.clone()).or_default().pop();
+        }
+        Part { known, offset }
     }
 }
 
-/// What a call gives, where its name says it.
-fn result<'a>(function: &str, target: Option<Known<'a>>, arguments: &[Known<'a>]) -> Known<'a> {
+fn of_literal<'a>(literal: &LiteralValue) -> Known<'a> {
+    match literal {
+        LiteralValue::Boolean(_) => Known::Bool,
+        LiteralValue::Int(_) => Known::Int,
+        LiteralValue::UInt(_) => Known::Uint,
+        LiteralValue::Double(_) => Known::Double,
+        LiteralValue::String(_) => Known::String,
+        LiteralValue::Bytes(_) => Known::Bytes,
+        LiteralValue::Null => Known::Null,
+    }
+}
+
+/// A name that no person can write: what a macro keeps its result in.
+fn is_made_up(name: &str) -> bool {
+    name.starts_with(['@', '#']) || name == "__result__"
+}
+
+/// The type of all of them, or anything.
+fn common(mut all: Vec<Known<'_>>) -> Known<'_> {
+    let Some(first) = all.pop() else { return Known::Other };
+    all.iter().try_fold(first, |found, next| found.meet(next)).unwrap_or(Known::Other)
+}
+
+/// How an operator is written, and whether it stands before what it is applied to.
+fn operator(function: &str) -> Option<(&str, bool)> {
     match function {
-        "_&&_" | "_||_" | "!_" | "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "@in" | "_in_"
-        | "matches" | "startsWith" | "endsWith" => Known::Bool,
-        "size" => Known::Int,
-        "_[_]" => arguments.first().copied().unwrap_or(Known::Other).values(),
-        "string" if target.is_none() => Known::String,
-        _ => Known::Other,
+        "!_" | "-_" => function.strip_suffix('_').map(|operator| (operator, true)),
+        "_?_:_" => Some(("?", false)),
+        "_[_]" => Some(("[", false)),
+        "@in" => Some(("in", false)),
+        "_[?_]" | "_?._" => None,
+        _ => {
+            let operator = function.strip_prefix('_')?.strip_suffix('_')?;
+            operator.chars().all(|c| c.is_ascii_punctuation() && c != '_').then_some((operator, false))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use drydock_schema::{FieldError, FieldErrorKind};
 use serde_json::Value;
 
+use super::security;
 use crate::{
     json, names,
     path::Path,
@@ -55,6 +56,28 @@ pub(super) fn validate(
         }
         seen.push(name);
         handlers(container, &at, errors);
+    }
+    host_ports(containers, path, errors);
+}
+
+/// A port of the host is for one container.
+fn host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let mut seen = Vec::new();
+    for (index, container) in containers.iter().enumerate() {
+        let at = path.index(index);
+        let ports = at.field("ports");
+        for (index, port) in json::list(container, "ports").iter().enumerate() {
+            let number = port["hostPort"].as_i64().unwrap_or_default();
+            if number == 0 {
+                continue;
+            }
+            let taken = format!("{}/{}/{number}", json::text(port, "protocol"), json::text(port, "hostIP"));
+            if seen.contains(&taken) {
+                errors.push(duplicate(ports.index(index).field("hostPort"), taken));
+            } else {
+                seen.push(taken);
+            }
+        }
     }
 }
 
@@ -115,7 +138,40 @@ fn common(container: &Value, volumes: &[&str], path: &Path<'_>, errors: &mut Vec
     } else if !PULL_POLICIES.contains(&pull) {
         errors.push(not_supported(path.field("imagePullPolicy"), pull, PULL_POLICIES));
     }
-    resources::validate(&container["resources"], &path.field("resources"), errors);
+    let owner = resources::Owner::Container;
+    resources::validate(&container["resources"], owner, &path.field("resources"), errors);
+    security::validate(&container["securityContext"], &path.field("securityContext"), errors);
+}
+
+/// What is wrong with containers that were added to look into a running pod.
+pub(super) fn validate_ephemeral(
+    spec: &Value,
+    volumes: &[&str],
+    path: &Path<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    let list = path.field("ephemeralContainers");
+    let others = ["containers", "initContainers"].into_iter().flat_map(|field| json::list(spec, field));
+    let mut seen: Vec<_> = others.map(|container| json::text(container, "name")).collect();
+    for (index, container) in json::list(spec, "ephemeralContainers").iter().enumerate() {
+        let at = list.index(index);
+        common(container, volumes, &at, errors);
+        image_without_blanks(container, &at, errors);
+        let name = json::text(container, "name");
+        if seen.contains(&name) {
+            errors.push(duplicate(at.field("name"), name));
+        }
+        seen.push(name);
+    }
+}
+
+/// What is wrong with an image only where it is to run, not in a template.
+pub(super) fn image_without_blanks(container: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let image = json::text(container, "image");
+    if image.trim() != image {
+        let detail = "must not have leading or trailing whitespace";
+        errors.push(FieldError::invalid(path.field("image"), image, detail));
+    }
 }
 
 fn ports(ports: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {

@@ -2,7 +2,9 @@
 
 mod container;
 mod defaults;
-mod token;
+mod network;
+mod placement;
+mod security;
 mod update;
 mod validate;
 mod volume;
@@ -12,7 +14,6 @@ use serde_json::{Value, json};
 use super::{PLAIN, Rules, resources};
 use crate::json;
 pub(crate) use defaults::template as default_template;
-pub use token::mount_token;
 pub(crate) use validate::template as validate_template;
 
 /// Fields that pods can be selected by.

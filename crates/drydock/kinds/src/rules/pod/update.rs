@@ -3,7 +3,8 @@
 use drydock_schema::FieldError;
 use serde_json::Value;
 
-use crate::json;
+use super::{container::image_without_blanks, validate::spec_of_pod};
+use crate::{json, path::Path};
 
 /// The fields that may change, as Kubernetes lists them.
 const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -13,6 +14,7 @@ const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].ima
 /// What is wrong with a change of a pod.
 pub(super) fn validate(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (&new["spec"], &old["spec"]);
+    spec_of_pod(new, &Path::new("spec"), errors);
     for field in ["containers", "initContainers"] {
         let (new, old) = (json::list(new, field), json::list(old, field));
         if new.len() != old.len() {
@@ -24,6 +26,8 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
             if json::text(container, "image").is_empty() {
                 errors.push(FieldError::required(format!("spec.{field}[{index}].image"), ""));
             }
+            let (spec, list) = (Path::new("spec"), field);
+            image_without_blanks(container, &spec.field(list).index(index), errors);
         }
     }
     if !deadline(new, old, errors) {

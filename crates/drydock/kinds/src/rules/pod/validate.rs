@@ -3,17 +3,37 @@
 use drydock_schema::FieldError;
 use serde_json::Value;
 
-use super::{container, volume};
+use super::{container, network, placement, security, volume};
 use crate::{
     json, meta,
     names::{self, out_of_range},
     path::Path,
-    rules::{not_supported, selector},
+    rules::{not_supported, resources},
 };
 
 /// What is wrong with a new pod.
 pub(super) fn pod(pod: &Value, errors: &mut Vec<FieldError>) {
-    spec(&pod["spec"], &Path::new("spec"), errors);
+    let path = Path::new("spec");
+    spec_of_pod(&pod["spec"], &path, errors);
+    let spec = &pod["spec"];
+    if !json::list(spec, "ephemeralContainers").is_empty() {
+        errors.push(FieldError::forbidden(path.field("ephemeralContainers"), "cannot be set on create"));
+    }
+    if !json::text(spec, "nodeName").is_empty() && !json::list(spec, "schedulingGates").is_empty() {
+        let detail = "cannot be set until all schedulingGates have been cleared";
+        errors.push(FieldError::forbidden(path.field("nodeName"), detail));
+    }
+}
+
+/// What is wrong with the specification of a pod, new or changed.
+pub(super) fn spec_of_pod(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    self::spec(spec, false, path, errors);
+    for field in ["containers", "initContainers"] {
+        let list = path.field(field);
+        for (index, container) in json::list(spec, field).iter().enumerate() {
+            container::image_without_blanks(container, &list.index(index), errors);
+        }
+    }
 }
 
 /// What is wrong with a template at `path`.
@@ -21,23 +41,35 @@ pub(crate) fn template(template: &Value, path: &Path<'_>, errors: &mut Vec<Field
     let metadata = path.field("metadata");
     meta::validate_labels(json::map(&template["metadata"], "labels"), &metadata.field("labels"), errors);
     meta::validate_annotations(&template["metadata"], &metadata.field("annotations"), errors);
-    spec(&template["spec"], &path.field("spec"), errors);
+    let at = path.field("spec");
+    spec(&template["spec"], true, &at, errors);
+    if !json::list(&template["spec"], "ephemeralContainers").is_empty() {
+        let detail = "ephemeral containers not allowed in pod template";
+        errors.push(FieldError::forbidden(at.field("ephemeralContainers"), detail));
+    }
 }
 
-/// What is wrong with a specification at `path`.
-pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+/// What is wrong with a specification at `path`, of a pod or in a template.
+fn spec(spec: &Value, template: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let volumes = volume::validate(json::list(spec, "volumes"), &path.field("volumes"), errors);
     container::validate(json::list(spec, "containers"), &volumes, &path.field("containers"), errors);
     container::validate_init(spec, &volumes, path, errors);
+    container::validate_ephemeral(spec, &volumes, path, errors);
+    resources::validate(&spec["resources"], resources::Owner::Pod, &path.field("resources"), errors);
+    network::host_network(spec, template, path, errors);
     one_of(spec, path, "restartPolicy", &["Always", "OnFailure", "Never"], errors);
     one_of(spec, path, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], errors);
     meta::validate_labels(json::map(spec, "nodeSelector"), &path.field("nodeSelector"), errors);
-    for (index, secret) in json::list(spec, "imagePullSecrets").iter().enumerate() {
-        if json::text(secret, "name").is_empty() {
-            let list = path.field("imagePullSecrets");
-            errors.push(FieldError::required(list.index(index).field("name"), ""));
-        }
-    }
+    security::validate_pod(spec, &path.field("securityContext"), errors);
+    placement::affinity(&spec["affinity"], &path.field("affinity"), errors);
+    network::dns(spec, &path.field("dnsConfig"), errors);
+    readiness_gates(json::list(spec, "readinessGates"), &path.field("readinessGates"), errors);
+    placement::gates(json::list(spec, "schedulingGates"), &path.field("schedulingGates"), errors);
+    placement::spread(
+        json::list(spec, "topologySpreadConstraints"),
+        &path.field("topologySpreadConstraints"),
+        errors,
+    );
     named(spec, path, "serviceAccountName", names::dns_subdomain, errors);
     named(spec, path, "nodeName", names::dns_subdomain, errors);
     if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64()
@@ -48,10 +80,34 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) 
     }
     named(spec, path, "hostname", names::dns_label, errors);
     named(spec, path, "subdomain", names::dns_label, errors);
-    tolerations(json::list(spec, "tolerations"), &path.field("tolerations"), errors);
+    placement::tolerations(json::list(spec, "tolerations"), &path.field("tolerations"), errors);
+    network::aliases(json::list(spec, "hostAliases"), &path.field("hostAliases"), errors);
     named(spec, path, "priorityClassName", names::dns_subdomain, errors);
     named(spec, path, "runtimeClassName", names::dns_subdomain, errors);
-    affinity(&spec["affinity"], &path.field("affinity"), errors);
+    let policies = ["Never", "PreemptLowerPriority"];
+    if let Some(policy) = spec["preemptionPolicy"].as_str().filter(|policy| !policies.contains(policy)) {
+        errors.push(not_supported(path.field("preemptionPolicy"), policy, &policies));
+    }
+    if spec["overhead"].is_object() {
+        let overhead = serde_json::json!({"limits": spec["overhead"]});
+        resources::validate(&overhead, resources::Owner::Container, &path.field("overhead"), errors);
+    }
+    if spec["os"].is_object() {
+        match json::text(&spec["os"], "name") {
+            "" => errors.push(FieldError::required(path.field("os").field("name"), "")),
+            "linux" | "windows" => {}
+            other => errors.push(not_supported(path.field("os"), other, &["linux", "windows"])),
+        }
+    }
+}
+
+fn readiness_gates(gates: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    for (index, gate) in gates.iter().enumerate() {
+        let kind = json::text(gate, "conditionType");
+        for message in names::qualified_name(kind) {
+            errors.push(FieldError::invalid(path.index(index).field("conditionType"), kind, message));
+        }
+    }
 }
 
 fn one_of(spec: &Value, path: &Path<'_>, field: &str, supported: &[&str], errors: &mut Vec<FieldError>) {
@@ -77,82 +133,4 @@ fn named(
     errors.extend(
         rule(value).into_iter().map(|message| FieldError::invalid(path.field(field), value, message)),
     );
-}
-
-fn tolerations(tolerations: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    for (index, toleration) in tolerations.iter().enumerate() {
-        let at = path.index(index);
-        let (key, operator) = (json::text(toleration, "key"), json::text(toleration, "operator"));
-        let effect = json::text(toleration, "effect");
-        if !key.is_empty() {
-            let wrong = names::qualified_name(key);
-            errors
-                .extend(wrong.into_iter().map(|message| FieldError::invalid(at.field("key"), key, message)));
-        }
-        if key.is_empty() && operator != "Exists" {
-            let detail =
-                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.push(FieldError::invalid(at.field("operator"), operator, detail));
-        }
-        if toleration["tolerationSeconds"].is_i64() && effect != "NoExecute" {
-            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.push(FieldError::invalid(at.field("effect"), effect, detail));
-        }
-        match operator {
-            "Equal" | "" => {
-                let value = json::text(toleration, "value");
-                let wrong = names::label_value(value);
-                if !wrong.is_empty() {
-                    errors.push(FieldError::invalid(at.field("operator"), value, wrong.join(";")));
-                }
-            }
-            "Exists" => {
-                let value = json::text(toleration, "value");
-                if !value.is_empty() {
-                    let detail = "value must be empty when `operator` is 'Exists'";
-                    errors.push(FieldError::invalid(at.field("operator"), value, detail));
-                }
-            }
-            other => errors.push(not_supported(at.field("operator"), other, &["Equal", "Exists"])),
-        }
-        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        if !effect.is_empty() && !effects.contains(&effect) {
-            errors.push(not_supported(at.field("effect"), effect, &effects));
-        }
-    }
-}
-
-/// The terms that choose other pods: what people write to keep replicas apart.
-fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let at = path.field(kind);
-        let required = at.field("requiredDuringSchedulingIgnoredDuringExecution");
-        for (index, term) in
-            json::list(&affinity[kind], "requiredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
-        {
-            affinity_term(term, &required.index(index), errors);
-        }
-        let preferred = at.field("preferredDuringSchedulingIgnoredDuringExecution");
-        for (index, term) in
-            json::list(&affinity[kind], "preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
-        {
-            let item = preferred.index(index);
-            let weight = term["weight"].as_i64().unwrap_or_default();
-            if !(1..=100).contains(&weight) {
-                errors.push(FieldError::invalid(item.field("weight"), weight, "must be in the range 1-100"));
-            }
-            affinity_term(&term["podAffinityTerm"], &item.field("podAffinityTerm"), errors);
-        }
-    }
-}
-
-fn affinity_term(term: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    selector::validate(&term["labelSelector"], &path.field("labelSelector"), errors);
-    let key = json::text(term, "topologyKey");
-    if key.is_empty() {
-        errors.push(FieldError::required(path.field("topologyKey"), "can not be empty"));
-    }
-    for message in names::qualified_name(key) {
-        errors.push(FieldError::invalid(path.field("topologyKey"), key, message));
-    }
 }

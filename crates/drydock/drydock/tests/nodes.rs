@@ -1,0 +1,217 @@
+//! Logs, exec and port-forward through the API, to a node that says what it was asked.
+
+#![expect(clippy::unwrap_used, reason = "what helps a test fails like a test")]
+
+use std::convert::Infallible;
+use std::io;
+
+use bytes::Bytes;
+use drydock::{Drydock, Identity, NodeStream, Nodes};
+use futures::future::BoxFuture;
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A node that can be reached by the name `n`.
+struct FakeNode;
+
+impl Nodes for FakeNode {
+    fn connect<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn NodeStream>>> {
+        Box::pin(async move {
+            if node != "n" {
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused"));
+            }
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            let server = http1::Builder::new().serve_connection(TokioIo::new(theirs), service_fn(answer));
+            tokio::spawn(server.with_upgrades());
+            Ok(Box::new(ours) as Box<dyn NodeStream>)
+        })
+    }
+}
+
+/// Logs are the request itself. An upgraded connection begins with it, and repeats what it is told in capitals.
+async fn answer(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let asked = format!("{} {}", request.method(), request.uri());
+    let asked = match request.headers().get(header::AUTHORIZATION) {
+        Some(_) => format!("{asked} with somebody's token"),
+        None => asked,
+    };
+    if asked.contains("previous") {
+        let mut answer =
+            Response::new(Full::from("previous terminated container \"c\" in pod \"p\" not found"));
+        *answer.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(answer);
+    }
+    if !request.headers().contains_key(header::UPGRADE) {
+        return Ok(Response::new(Full::from(asked)));
+    }
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let mut stream = TokioIo::new(upgrade.await.unwrap());
+        stream.write_all(format!("{asked}\n").as_bytes()).await.unwrap();
+        let mut told = [0; 5];
+        stream.read_exact(&mut told).await.unwrap();
+        stream.write_all(&told.to_ascii_uppercase()).await.unwrap();
+    });
+    let mut answer = Response::new(Full::default());
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    for name in [header::UPGRADE, header::CONNECTION, header::SEC_WEBSOCKET_PROTOCOL] {
+        answer.headers_mut().insert(name.clone(), request.headers()[name].clone());
+    }
+    Ok(answer)
+}
+
+/// A cluster with pods: `p` on `n`, `two` with two containers, `far` on a node that is not reached, `lost` on one
+/// that is none, `waits` on none.
+async fn cluster() -> Drydock {
+    let drydock = Drydock::builder().controllers(false).nodes(FakeNode).start().await.unwrap();
+    let client = drydock.client();
+    let post = async |path: &str, body: Value| {
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .body(body.to_string().into_bytes());
+        client.request::<Value>(request.unwrap()).await.unwrap();
+    };
+    for node in ["n", "other"] {
+        post("/api/v1/nodes", json!({ "metadata": { "name": node } })).await;
+    }
+    post("/api/v1/namespaces/default/serviceaccounts", json!({ "metadata": { "name": "default" } })).await;
+    let pods = [
+        ("p", "n", "c"),
+        ("two", "n", "a b"),
+        ("far", "other", "c"),
+        ("lost", "gone", "c"),
+        ("waits", "", "c"),
+    ];
+    for (name, node, containers) in pods {
+        let containers: Vec<Value> =
+            containers.split(' ').map(|name| json!({ "name": name, "image": "i" })).collect();
+        let mut spec = json!({ "containers": containers });
+        if !node.is_empty() {
+            spec["nodeName"] = node.into();
+        }
+        post("/api/v1/namespaces/default/pods", json!({ "metadata": { "name": name }, "spec": spec })).await;
+    }
+    drydock
+}
+
+const UPGRADE: &[(&str, &str)] = &[
+    ("connection", "Upgrade"),
+    ("upgrade", "websocket"),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("sec-websocket-protocol", "v5.channel.k8s.io"),
+];
+
+async fn ask(
+    client: &kube::Client,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> (StatusCode, HeaderMap, Response<Body>) {
+    let mut request = Request::get(format!("/api/v1/namespaces/default/pods/{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let answer = client.send(request.body(Body::empty()).unwrap()).await.unwrap();
+    (answer.status(), answer.headers().clone(), answer)
+}
+
+/// The code and the text of an answer, or a failure's message.
+#[track_caller]
+fn text(code: StatusCode, body: &Bytes) -> String {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    let message =
+        status["message"].as_str().map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned);
+    format!("{} {message}", code.as_u16()).trim_end().to_owned()
+}
+
+async fn check(client: &kube::Client, path: &str, headers: &[(&str, &str)], expected: &str) {
+    let (code, _, answer) = ask(client, path, headers).await;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(text(code, &body), expected, "{path}");
+}
+
+#[tokio::test]
+async fn logs_are_asked_of_the_node() {
+    let drydock = cluster().await;
+    let client = drydock.client();
+    check(&client, "p/log", &[], "200 GET /containerLogs/default/p/c").await;
+    let options =
+        "p/log?container=c&follow=true&tailLines=5&timestamps=1&sinceTime=2026-01-02T03:04:05Z&pretty=x";
+    let asked = "200 GET /containerLogs/default/p/c?follow=true&tailLines=5&timestamps=true&sinceTime=2026-01-02T03%3A04%3A05Z";
+    check(&client, options, &[("authorization", "Bearer x")], asked).await;
+    check(&client, "two/log?container=b", &[], "200 GET /containerLogs/default/two/b").await;
+    check(
+        &client,
+        "p/log?previous=true",
+        &[],
+        "400 previous terminated container \"c\" in pod \"p\" not found",
+    )
+    .await;
+    let (_, headers, _) = ask(&client, "p/log", &[]).await;
+    assert_eq!(headers[header::CONTENT_TYPE], "text/plain");
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_refused_in_kubernetes_words() {
+    let drydock = cluster().await;
+    let client = drydock.client();
+    let choose = "400 a container name must be specified for pod two, choose one of: [a b]";
+    let cases = [
+        ("two/log", choose),
+        ("two/exec", choose),
+        ("p/log?container=x", "400 container x is not valid for pod p"),
+        ("p/attach?container=x", "400 container x is not valid for pod p"),
+        ("waits/log", "204"),
+        ("waits/exec", "400 pod waits does not have a host assigned"),
+        ("waits/portforward", "400 pod waits does not have a host assigned"),
+        ("none/exec", "404 pods \"none\" not found"),
+        ("lost/exec", "404 nodes \"gone\" not found"),
+        ("far/exec", "500 error dialing backend: connection refused"),
+        ("far/log", "500 Get \"https://other:10250/containerLogs/default/far/c\": connection refused"),
+        (
+            "p/log?tailLines=-1",
+            "422 PodLogOptions \"p\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        ("p/log?limitBytes=x", "400 strconv.ParseInt: parsing \"x\": invalid syntax"),
+    ];
+    for (path, expected) in cases {
+        check(&client, path, UPGRADE, expected).await;
+    }
+    check(&client, "p/exec?command=id", &[], "400 Upgrade request required").await;
+    let nobody = drydock.client_as(Identity::user("nobody", [""; 0]));
+    let forbidden = "403 pods \"p\" is forbidden: User \"nobody\" cannot get resource \"pods/exec\" in API group \"\" in the namespace \"default\"";
+    check(&nobody, "p/exec?command=id", UPGRADE, forbidden).await;
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_goes_through_in_both_directions() {
+    let drydock = cluster().await;
+    let client = drydock.client();
+    let cases = [
+        (
+            "p/exec?command=sh&command=-c&command=echo+hi%26&stdin=true&stdout=true&tty=true",
+            "GET /exec/default/p/c?output=1&error=1&input=1&tty=1&command=sh&command=-c&command=echo%20hi%26\n",
+        ),
+        ("two/attach?container=a&stdout=true", "GET /attach/default/two/a?output=1&error=1\n"),
+        ("p/portforward?ports=80&ports=443", "GET /portForward/default/p?port=80%2C443\n"),
+    ];
+    for (path, expected) in cases {
+        let (code, headers, answer) = ask(&client, path, UPGRADE).await;
+        assert_eq!(
+            (code, headers[header::SEC_WEBSOCKET_PROTOCOL].to_str().unwrap()),
+            (StatusCode::SWITCHING_PROTOCOLS, "v5.channel.k8s.io")
+        );
+        let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+        stream.write_all(b"hello").await.unwrap();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).await.unwrap();
+        assert_eq!(told, format!("{expected}HELLO"));
+    }
+}

@@ -1,0 +1,287 @@
+//! What a kubelet does: the pods of the API that are bound to this node become processes of this machine, and the
+//! API hears of them.
+//!
+//! ```text
+//! API ── watch ─▶ dispatch ─▶ one worker per pod ─▶ sandbox, images, volumes, probes
+//!  ▲                              │   decide(pod, observed, now) -> actions
+//!  └────── status, events ────────┘
+//! ```
+//!
+//! **What always holds.** What to do is decided by functions of the pod, what was observed, and the time; the
+//! driver carries out and observes. One pod's trouble is that pod's: workers share nothing but the machine. A pod
+//! is removed from the API only when nothing of it is left here. An API that is away stops no container.
+//!
+//! **Not here.** Which pod runs where (the scheduler's), Services and DNS (the network's), what an image is made
+//! of, how a process gets its namespaces. Service variables (`enableServiceLinks`) are not put into containers,
+//! persistent volumes are not mounted, and probes don't speak gRPC or HTTPS.
+//!
+//! | module | idea |
+//! | --- | --- |
+//! | `register`, `machine` | the node's object, its conditions and lease |
+//! | `pods` | one worker per pod: deciding, status, starting, stopping |
+//! | `container` | from a container of a pod to what the sandbox starts |
+//! | `volumes` | files for containers |
+//! | `probes` | asking containers how they are |
+//! | `logs`, `server` | logs, exec, attach and port-forward for those who ask through the API |
+//! | `events` | what people read in `kubectl describe` |
+
+mod container;
+mod events;
+mod fetch;
+mod images;
+mod logs;
+mod machine;
+mod pods;
+mod probes;
+mod quantity;
+mod register;
+mod server;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use drydock_sandbox::Host;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use container::naming::Cluster;
+use events::Recorder;
+use machine::Machine;
+use pods::Handle;
+
+pub use images::{ImageError, Images};
+
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How many pods a kubelet takes where nothing is said.
+const PODS: u32 = 110;
+/// Images that are made at the same time: more would only share the same disk and the same line.
+const PULLS: usize = 4;
+
+/// What a node is made of.
+#[derive(Clone)]
+pub struct Options {
+    /// The node's name in the API.
+    pub name: String,
+    /// The API, as a user who may do what nodes do.
+    pub client: kube::Client,
+    /// The machine.
+    pub host: Host,
+    /// The images.
+    pub images: Arc<dyn Images>,
+    /// Where volumes and logs are kept; made when it is not there. Must not be seen by anyone else.
+    pub directory: PathBuf,
+    /// The address of the cluster's name server, where there is one.
+    pub cluster_dns: Option<Ipv4Addr>,
+    /// The domain of the cluster's names.
+    pub cluster_domain: String,
+    /// How many pods it takes.
+    pub max_pods: u32,
+    /// Further labels of the node.
+    pub labels: BTreeMap<String, String>,
+    /// Where the API server asks for logs and the like.
+    pub server: Option<Server>,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+/// How the API server reaches the node.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// A socket in the file system, which is reached from every network namespace; made for its owner only.
+    pub socket: PathBuf,
+    /// What callers must present as their bearer token.
+    pub token: String,
+}
+
+impl Options {
+    /// A node with nothing but what it needs.
+    pub fn new(
+        name: impl Into<String>,
+        client: kube::Client,
+        host: Host,
+        images: Arc<dyn Images>,
+        directory: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            client,
+            host,
+            images,
+            directory: directory.into(),
+            cluster_dns: None,
+            cluster_domain: "cluster.local".to_owned(),
+            max_pods: PODS,
+            labels: BTreeMap::new(),
+            server: None,
+            clock: Arc::new(Timestamp::now),
+        }
+    }
+}
+
+/// Why a node does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its directory can't be used.
+    #[error("using {path:?}")]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the machine said.
+        source: io::Error,
+    },
+    /// Memory can't be mounted for secrets.
+    #[error("mounting memory for secrets at {path:?}")]
+    Memory {
+        /// Where.
+        path: PathBuf,
+        /// What the machine said.
+        source: io::Error,
+    },
+    /// Nobody can be listened to.
+    #[error("listening on {path:?}")]
+    Listen {
+        /// Where.
+        path: PathBuf,
+        /// What the machine said.
+        source: io::Error,
+    },
+    /// What an earlier run left can't be read.
+    #[error(transparent)]
+    Sandbox(#[from] drydock_sandbox::Error),
+}
+
+/// What all parts of the node share.
+pub(crate) struct Shared {
+    pub name: String,
+    pub client: kube::Client,
+    pub host: Host,
+    pub images: Arc<dyn Images>,
+    pub directory: PathBuf,
+    pub logs: PathBuf,
+    pub cluster: Cluster,
+    pub max_pods: u32,
+    pub labels: BTreeMap<String, String>,
+    pub clock: Clock,
+    pub machine: Machine,
+    pub recorder: Recorder,
+    pub pulls: tokio::sync::Semaphore,
+    /// The pods' workers, by uid.
+    pub pods: Mutex<BTreeMap<String, Handle>>,
+}
+
+impl Shared {
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    pub fn host_ip(&self) -> String {
+        self.host.address().to_string()
+    }
+
+    pub fn pod_directory(&self, uid: &str) -> PathBuf {
+        self.directory.join("pods").join(uid)
+    }
+
+    pub fn volume_places(&self, uid: &str) -> volumes::Places {
+        volumes::Places {
+            disk: self.pod_directory(uid).join("volumes"),
+            memory: self.directory.join("memory").join(uid),
+        }
+    }
+}
+
+/// A node that is ready to run.
+pub struct Node {
+    shared: Arc<Shared>,
+    events: futures::future::BoxFuture<'static, ()>,
+    listener: Option<(tokio::net::UnixListener, Server)>,
+    adopted: BTreeMap<String, drydock_sandbox::Pod>,
+}
+
+impl Node {
+    /// Prepares the node's directory and finds the pods that an earlier run left running.
+    ///
+    /// # Errors
+    /// When the directory can't be used, or the socket can't be listened on.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        let directory = prepare(&options.directory)?;
+        let listener = match options.server {
+            Some(server) => Some((listen(&server.socket)?, server)),
+            None => None,
+        };
+        let adopted = pods::adopted(&options.host)?;
+        let (recorder, events) =
+            Recorder::new(options.client.clone(), options.name.clone(), Arc::clone(&options.clock));
+        let shared = Shared {
+            machine: Machine::look(&directory),
+            logs: directory.join("logs"),
+            name: options.name,
+            client: options.client,
+            host: options.host,
+            images: options.images,
+            cluster: Cluster {
+                dns: options.cluster_dns,
+                domain: options.cluster_domain,
+                machine_resolver: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
+            },
+            max_pods: options.max_pods,
+            labels: options.labels,
+            clock: options.clock,
+            recorder,
+            pulls: tokio::sync::Semaphore::new(PULLS),
+            pods: Mutex::new(BTreeMap::new()),
+            directory,
+        };
+        Ok(Self { shared: Arc::new(shared), events: Box::pin(events), listener, adopted })
+    }
+
+    /// Runs until it is told to stop. Pods are left as they are: whoever opened the host closes it, or leaves
+    /// them to the next run.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { shared, events, listener, adopted } = self;
+        let server = async {
+            match listener {
+                Some((listener, server)) => server::serve(Arc::clone(&shared), listener, server.token).await,
+                None => std::future::pending().await,
+            }
+        };
+        let work = async {
+            tokio::join!(shared.live(), pods::dispatch(&shared, adopted, &shutdown), events, server);
+        };
+        shutdown.run_until_cancelled(work).await;
+        shared.pods.lock().clear();
+    }
+}
+
+fn prepare(directory: &Path) -> Result<PathBuf, StartError> {
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |source| StartError::Directory { path, source }
+    };
+    for part in ["pods", "logs", "memory"] {
+        let path = directory.join(part);
+        std::fs::create_dir_all(&path).map_err(at(&path))?;
+    }
+    let directory = directory.canonicalize().map_err(at(directory))?;
+    let memory = directory.join("memory");
+    if !volumes::is_mounted(&memory) {
+        volumes::tmpfs(&memory, None).map_err(|source| StartError::Memory { path: memory, source })?;
+    }
+    Ok(directory)
+}
+
+fn listen(socket: &Path) -> Result<tokio::net::UnixListener, StartError> {
+    use std::os::unix::fs::PermissionsExt;
+    let at = |source| StartError::Listen { path: socket.to_owned(), source };
+    volumes::atomic::remove(socket).map_err(at)?;
+    let listener = tokio::net::UnixListener::bind(socket).map_err(at)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(at)?;
+    Ok(listener)
+}

@@ -1,0 +1,50 @@
+//! What the sandbox keeps for the node, so that the next run knows what it finds.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Shared, volumes};
+
+/// Kept with a pod.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub logs: PathBuf,
+}
+
+/// Kept with a container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ContainerNote {
+    pub name: String,
+    pub restart: i32,
+    pub image: String,
+    pub image_id: String,
+    pub termination_log: PathBuf,
+}
+
+/// A container's name in the sandbox, which is another at every start.
+pub(crate) fn container_id(name: &str, restart: i32) -> String {
+    // Container names have up to 63 characters, and the sandbox's up to 64.
+    let name: String = name.chars().take(52).collect();
+    format!("{name}.{restart}")
+}
+
+/// The same for the API.
+pub(crate) fn shown_id(uid: &str, id: &str) -> String {
+    format!("drydock://{uid}/{id}")
+}
+
+/// Removes the files of a pod: volumes, and with `logs` its logs.
+pub(crate) async fn remove_files(shared: &Shared, uid: &str, logs: Option<&Path>) {
+    let (places, directory) = (shared.volume_places(uid), shared.pod_directory(uid));
+    let logs = logs.map(Path::to_owned);
+    let removed = tokio::task::spawn_blocking(move || {
+        volumes::remove(&places)?;
+        volumes::atomic::remove(&directory)?;
+        logs.map_or(Ok(()), |logs| volumes::atomic::remove(&logs))
+    });
+    match removed.await {
+        Ok(Err(error)) => tracing::warn!(%error, pod = uid, "a pod's files are not gone"),
+        Ok(Ok(())) | Err(_) => {}
+    }
+}

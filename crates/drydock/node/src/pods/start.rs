@@ -1,0 +1,465 @@
+//! Bringing a pod and its containers about.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drydock_images::{Pull, Reference, Resolved};
+use drydock_sandbox as sandbox;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, Probe};
+use tokio::sync::watch;
+
+use super::observed::{ImageState, Sandbox, State};
+use super::record::{ContainerNote, Note, container_id, shown_id};
+use super::worker::{Told, Worker};
+use crate::container::build::{Materials, Refused, build};
+use crate::container::{environment, fields::Place, naming};
+use crate::events::Kind;
+use crate::probes;
+use crate::probes::ask::{self, Target};
+use crate::volumes::payload;
+use crate::{Shared, logs, volumes};
+
+/// A container that could not be started is tried again after this.
+const RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// How long a hook may take that says no time of its own; what follows is the probes' business.
+const HOOK: Duration = Duration::from_secs(120);
+
+impl Worker {
+    fn place(&self) -> Place {
+        let pod_ip = match self.observed.sandbox {
+            Sandbox::Up(address) => Some(address.to_string()),
+            Sandbox::None | Sandbox::Gone => None,
+        };
+        Place {
+            host_ip: self.shared.host_ip(),
+            pod_ip,
+            cpu_millis: self.shared.machine.cores * 1000,
+            memory: self.shared.machine.memory,
+        }
+    }
+
+    pub(super) async fn prepare_volumes(&mut self) {
+        match self.fill_volumes().await {
+            Ok(()) => {
+                self.observed.volumes_ready = true;
+                self.observed.blocked = None;
+            }
+            Err(message) => self.block("FailedMount", message),
+        }
+    }
+
+    async fn fill_volumes(&mut self) -> Result<(), String> {
+        let fresh = PodSpec::default();
+        let spec = self.pod.spec.as_ref().unwrap_or(&fresh);
+        let list = spec.volumes.clone().unwrap_or_default();
+        if list.is_empty() {
+            return Ok(());
+        }
+        let blame = |why: String| match list.first() {
+            Some(volume) => format!("MountVolume.SetUp failed for volume {:?} : {why}", volume.name),
+            None => why,
+        };
+        let sources = self.shared.fetch(&self.namespace(), &payload::wanted(&list)).await.map_err(blame)?;
+        let wishes = payload::tokens(&list);
+        let pod = Arc::clone(&self.pod);
+        self.shared.fetch_tokens(&pod, &wishes, &mut self.tokens).await.map_err(|why| {
+            let volume = wishes.first().map(|wish| wish.volume.clone()).unwrap_or_default();
+            format!("MountVolume.SetUp failed for volume {volume:?} : {why}")
+        })?;
+        let (place, places, tokens) = (self.place(), self.shared.volume_places(&self.uid), self.tokens.all());
+        let now = self.shared.now();
+        let work = move || volumes::prepare(&pod, &place, &places, &sources, &tokens, now);
+        let prepared = tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
+        self.prepared = prepared.map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Brings the volumes that the API fills up to date. What fails now is tried again at the next turn.
+    pub(super) async fn refresh(&mut self) {
+        let fresh = PodSpec::default();
+        let spec = self.pod.spec.as_ref().unwrap_or(&fresh);
+        let filled = |volume: &k8s_openapi::api::core::v1::Volume| {
+            volume.config_map.is_some()
+                || volume.secret.is_some()
+                || volume.projected.is_some()
+                || volume.downward_api.is_some()
+        };
+        if !spec.volumes.iter().flatten().any(filled) {
+            return;
+        }
+        if let Err(error) = self.fill_volumes().await {
+            tracing::debug!(pod = self.uid, error, "volumes were not brought up to date");
+        }
+    }
+
+    pub(super) async fn make_sandbox(&mut self) {
+        let old = self.live.lock().sandbox.take();
+        if let Some(old) = old {
+            self.say(Kind::Normal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+            if let Err(error) = old.stop().await {
+                self.live.lock().sandbox = Some(old);
+                self.block("FailedKillPod", format!("error killing pod: {error}"));
+                return;
+            }
+        }
+        let spec = self.pod.spec.clone().unwrap_or_default();
+        if spec.host_network == Some(true) {
+            let message = "Failed to create pod sandbox: this node has no host network for pods".to_owned();
+            self.block("FailedCreatePodSandBox", message);
+            return;
+        }
+        let note = serde_json::to_string(&Note { logs: self.logs() }).unwrap_or_default();
+        let config = sandbox::PodConfig {
+            hostname: naming::hostname(&self.pod),
+            resolv_conf: Some(naming::resolver(&self.pod, &self.shared.cluster)),
+            share_process_namespace: spec.share_process_namespace == Some(true),
+            note,
+            ..sandbox::PodConfig::named(self.uid.clone())
+        };
+        match self.shared.host.create_pod(config).await {
+            Ok(pod) => {
+                self.observed.sandbox = Sandbox::Up(pod.address());
+                self.observed.blocked = None;
+                self.observed.cleared = false;
+                let directory = self.shared.pod_directory(&self.uid);
+                let hosts = naming::hosts(&self.pod, &self.shared.cluster, pod.address());
+                let written = fs::create_dir_all(&directory)
+                    .and_then(|()| fs::create_dir_all(self.logs()))
+                    .and_then(|()| fs::write(directory.join("etc-hosts"), hosts));
+                self.live.lock().sandbox = Some(pod);
+                if let Err(error) = written {
+                    self.observed.sandbox = Sandbox::Gone;
+                    self.block("FailedCreatePodSandBox", format!("Failed to create pod sandbox: {error}"));
+                }
+            }
+            Err(error) => {
+                let message = format!("Failed to create pod sandbox: {}", chain(&error));
+                self.block("FailedCreatePodSandBox", message);
+            }
+        }
+    }
+
+    /// Has the image of a container found or made, elsewhere.
+    pub(super) fn pull(&mut self, name: &str) {
+        let Some(container) = self.container(name) else { return };
+        self.seen(name).image = ImageState::Pulling;
+        let image = container.image.clone().unwrap_or_default();
+        let pull = match container.image_pull_policy.as_deref() {
+            Some("Always") => Pull::Always,
+            Some("Never") => Pull::Never,
+            _ => Pull::IfNotPresent,
+        };
+        let (shared, tell, name) = (Arc::clone(&self.shared), self.tell.clone(), name.to_owned());
+        let (pod, field) = (Arc::clone(&self.pod), format!("spec.containers{{{name}}}"));
+        tokio::spawn(async move {
+            let result = resolve(&shared, &pod, field, image, pull).await;
+            // A worker that is gone needs no image.
+            let _gone = tell.send(Told::Pulled { container: name, result });
+        });
+    }
+
+    pub(super) fn pulled(&mut self, name: &str, result: Result<Box<Resolved>, (String, String)>) {
+        let now = self.shared.now();
+        match result {
+            Ok(image) => {
+                self.images.insert(name.to_owned(), *image);
+                let seen = self.seen(name);
+                seen.image = ImageState::Here;
+                seen.pull_failures = 0;
+            }
+            Err((reason, message)) => {
+                let seen = self.seen(name);
+                seen.pull_failures += 1;
+                seen.image = ImageState::Failed { reason: reason.clone(), message: message.clone(), at: now };
+                self.say_of(name, Kind::Warning, "Failed", format!("Error: {reason}"));
+                self.wait_with(name, &reason, message);
+            }
+        }
+    }
+
+    pub(super) async fn start(&mut self, name: &str) {
+        let Some(container) = self.container(name) else { return };
+        match self.try_start(&container).await {
+            Ok(()) => {}
+            Err(Refused { reason, message }) => {
+                let retry = self.shared.now() + RETRY;
+                self.seen(name).retry = Some(retry);
+                self.say_of(name, Kind::Warning, "Failed", format!("Error: {message}"));
+                self.wait_with(name, reason, message);
+            }
+        }
+    }
+
+    async fn try_start(&mut self, container: &Container) -> Result<(), Refused> {
+        let name = container.name.clone();
+        let refused = |reason, message: String| Refused { reason, message };
+        let gone = || refused("CreateContainerError", "the pod's sandbox is gone".to_owned());
+        let sandbox = self.live.lock().sandbox.clone().ok_or_else(gone)?;
+        let image = self.images.get(&name).cloned().ok_or_else(gone)?;
+        let sources = self
+            .shared
+            .fetch(&self.namespace(), &environment::wanted(container))
+            .await
+            .map_err(|why| refused("CreateContainerConfigError", why))?;
+        let now = self.shared.now();
+        let seen = self.seen(&name);
+        let begun = seen.ended().is_some();
+        let restart = seen.restarts + i32::from(begun);
+        let directory = self.shared.pod_directory(&self.uid);
+        let termination_log = directory.join("containers").join(&name).join(restart.to_string());
+        fresh_file(&termination_log).map_err(|error| refused("CreateContainerError", error.to_string()))?;
+        let note = ContainerNote {
+            name: name.clone(),
+            restart,
+            image: container.image.clone().unwrap_or_default(),
+            image_id: image.image_id.clone(),
+            termination_log: termination_log.clone(),
+        };
+        let id = container_id(&name, restart);
+        let config = build(Materials {
+            pod: &self.pod,
+            container,
+            image: &image,
+            place: &self.place(),
+            sources: &sources,
+            volumes: &self.prepared,
+            id: id.clone(),
+            note: serde_json::to_string(&note).unwrap_or_default(),
+            log: logs::file(&self.shared.logs, &self.pod, &name, restart),
+            termination_log,
+            hosts: directory.join("etc-hosts"),
+            machine_memory: self.shared.machine.memory,
+        })?;
+        self.discard_old(&sandbox, &name, restart).await;
+        let started = sandbox.start(config).await;
+        // Every attempt counts for the waiting before the next, also one that does not come to run.
+        let seen = self.seen(&name);
+        if let Some(finished) = seen.ended().map(|ended| ended.finished) {
+            seen.backoff.attempt(finished, now);
+        }
+        let running = match started {
+            Ok(running) => running,
+            Err(error) => {
+                let reason = match &error {
+                    sandbox::Error::Start(error) => error.reason(),
+                    sandbox::Error::Gone(_) => {
+                        self.observed.sandbox = Sandbox::Gone;
+                        "CreateContainerError"
+                    }
+                    _ => "RunContainerError",
+                };
+                return Err(refused(reason, format!("failed to start container {name:?}: {}", chain(&error))));
+            }
+        };
+        let since = running.started();
+        let shown = shown_id(&self.uid, &id);
+        let seen = self.seen(&name);
+        if let State::Ended(ended) = std::mem::replace(&mut seen.state, State::Running { id: shown, since }) {
+            seen.last = Some(ended);
+        }
+        seen.restarts = restart;
+        seen.retry = None;
+        seen.asked = note.image;
+        seen.image_id = note.image_id;
+        seen.stopping = false;
+        seen.unhealthy = None;
+        self.say_of(&name, Kind::Normal, "Created", format!("Created container: {name}"));
+        self.say_of(&name, Kind::Normal, "Started", format!("Started container {name}"));
+        self.attend(container, running, true);
+        Ok(())
+    }
+
+    /// Watches over a container that runs: its end, its probes, and at its start its hook.
+    pub(super) fn attend(&mut self, container: &Container, running: sandbox::Container, fresh: bool) {
+        let name = container.name.clone();
+        let Some(pod) = self.live.lock().sandbox.clone() else { return };
+        let mut tasks = Vec::new();
+        let (tell, ended, of) = (self.tell.clone(), running.clone(), name.clone());
+        tokio::spawn(async move {
+            let exit = ended.wait().await;
+            // A worker that is gone has adopted its end already.
+            let _gone = tell.send(Told::Ended { container: of, id: ended.id().to_owned(), exit });
+        });
+        let startup = container.startup_probe.is_some();
+        let (started, waits) = watch::channel(!startup);
+        let target = Target { pod, container: running.clone(), spec: container.clone() };
+        let seen = self.seen(&name);
+        seen.started = !startup;
+        seen.ready = container.readiness_probe.is_none();
+        for (kind, probe) in probes_of(container) {
+            let work = probes::watch::run(kind, probe, target.clone(), waits.clone(), self.found.clone());
+            tasks.push(tokio::spawn(work).abort_handle());
+        }
+        let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
+        if let (Some(hook), true) = (hook, fresh) {
+            let (tell, of, id) = (self.tell.clone(), name.clone(), running.id().to_owned());
+            let work = async move {
+                if let Err(message) = run_hook(&target, &hook, HOOK).await {
+                    let _gone = tell.send(Told::HookFailed { container: of, id, message });
+                }
+            };
+            tasks.push(tokio::spawn(work).abort_handle());
+        }
+        let restarts = self.seen(&name).restarts;
+        let mut live = self.live.lock();
+        live.restarts.insert(name.clone(), restarts);
+        live.containers.insert(name.clone(), running);
+        drop(live);
+        self.started.insert(name.clone(), started);
+        for task in self.tasks.insert(name, tasks).into_iter().flatten() {
+            task.abort();
+        }
+    }
+
+    /// Removes what is left of earlier starts: the sandbox's part, and logs but the last one's.
+    async fn discard_old(&mut self, sandbox: &sandbox::Pod, name: &str, restart: i32) {
+        let old = self.live.lock().containers.remove(name);
+        if let Some(old) = old
+            && let Err(error) = old.remove().await
+        {
+            tracing::debug!(%error, container = old.id(), "what is left of a container stays");
+        }
+        // A start that failed half way may have left the same name.
+        let id = container_id(name, restart);
+        for left in sandbox.containers().unwrap_or_default().into_iter().filter(|left| left.id() == id) {
+            let _stays = left.remove().await;
+        }
+        if restart >= 2 {
+            let path = logs::file(&self.shared.logs, &self.pod, name, restart - 2);
+            logs::rotate::remove(&path);
+        }
+    }
+}
+
+/// What a kubelet says while it looks for an image, and what came of it.
+async fn resolve(
+    shared: &Shared,
+    pod: &k8s_openapi::api::core::v1::Pod,
+    field: String,
+    image: String,
+    pull: Pull,
+) -> Result<Box<Resolved>, (String, String)> {
+    let say = |kind, reason, message: String| shared.recorder.pod(pod, Some(field.clone()), kind, reason, message);
+    let reference = Reference::parse(&image).map_err(|error| {
+        let message = error.kubelet_message();
+        say(Kind::Warning, "InspectFailed", message.clone());
+        ("InvalidImageName".to_owned(), message)
+    })?;
+    let began = tokio::time::Instant::now();
+    // What is there already needs no turn.
+    let images = Arc::clone(&shared.images);
+    let (of, quick) = (reference.clone(), if pull == Pull::Always { None } else { Some(Pull::Never) });
+    if let Some(quick) = quick {
+        let here = move || images.resolve(&of, quick, &drydock_images::silently);
+        if let Ok(Ok(resolved)) = tokio::task::spawn_blocking(here).await {
+            say(Kind::Normal, "Pulled", format!("Container image {image:?} already present on machine"));
+            note(&resolved, &say);
+            return Ok(Box::new(resolved));
+        }
+    }
+    if pull != Pull::Never {
+        say(Kind::Normal, "Pulling", format!("Pulling image {image:?}"));
+    }
+    let turn = shared.pulls.acquire().await;
+    let waited = began.elapsed();
+    let images = Arc::clone(&shared.images);
+    let work = move || {
+        let report = |progress: &drydock_images::Progress| tracing::debug!(%progress, "pulling");
+        images.resolve(&reference, pull, &report)
+    };
+    let result = tokio::task::spawn_blocking(work).await;
+    drop(turn);
+    match result {
+        Ok(Ok(resolved)) => {
+            let took = began.elapsed();
+            let alone = took.saturating_sub(waited);
+            let message = format!(
+                "Successfully pulled image {image:?} in {} ({} including waiting). Image size: {} bytes.",
+                shown(alone),
+                shown(took),
+                resolved.bytes
+            );
+            say(Kind::Normal, "Pulled", message);
+            note(&resolved, &say);
+            Ok(Box::new(resolved))
+        }
+        Ok(Err(error)) => {
+            let crate::ImageError { reason, message } = error;
+            let text = match reason.as_str() {
+                "ErrImageNeverPull" => message.clone(),
+                _ => format!("Failed to pull image {image:?}: {message}"),
+            };
+            say(Kind::Warning, if reason == "ErrImageNeverPull" { "ErrImageNeverPull" } else { "Failed" }, text);
+            Err((reason, message))
+        }
+        Err(error) => Err(("ErrImagePull".to_owned(), error.to_string())),
+    }
+}
+
+/// Says where an image is not quite what its tag asks for.
+fn note(image: &Resolved, say: &dyn Fn(Kind, &'static str, String)) {
+    if let Some(note) = &image.note {
+        say(Kind::Warning, "InexactImage", note.clone());
+    }
+}
+
+/// A duration as Go prints it: `12ms`, `1.234s`.
+fn shown(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{}ms", duration.as_millis())
+    } else {
+        format!("{}.{:03}s", duration.as_secs(), duration.subsec_millis())
+    }
+}
+
+fn probes_of(container: &Container) -> Vec<(probes::tracker::Kind, Probe)> {
+    use probes::tracker::Kind;
+    [
+        (Kind::Startup, &container.startup_probe),
+        (Kind::Liveness, &container.liveness_probe),
+        (Kind::Readiness, &container.readiness_probe),
+    ]
+    .into_iter()
+    .filter_map(|(kind, probe)| probe.clone().map(|probe| (kind, probe)))
+    .collect()
+}
+
+/// Does what a hook says.
+pub(super) async fn run_hook(target: &Target, hook: &LifecycleHandler, limit: Duration) -> Result<(), String> {
+    if let Some(action) = &hook.exec {
+        return ask::exec(target, action, limit).await;
+    }
+    if let Some(action) = &hook.http_get {
+        return ask::http_get(target, action, limit).await;
+    }
+    if let Some(sleep) = &hook.sleep {
+        let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
+        tokio::time::sleep(Duration::from_secs(seconds).min(limit)).await;
+    }
+    Ok(())
+}
+
+/// An empty file that everyone may write to.
+fn fresh_file(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::File::create(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))
+}
+
+/// An error and what caused it, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,242 @@
+//! A pod's status, as the API shows it.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::observed::{Ended, Observed, Sandbox, Seen, State, init_containers, is_sidecar};
+use super::phase::{self, Phase};
+use super::quality;
+
+/// The conditions that the node keeps; those of others are left alone.
+const SCHEDULED: &str = "PodScheduled";
+const SANDBOX: &str = "PodReadyToStartContainers";
+const INITIALIZED: &str = "Initialized";
+const CONTAINERS: &str = "ContainersReady";
+const READY: &str = "Ready";
+
+/// What the status says now.
+pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) -> PodStatus {
+    let fresh = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&fresh);
+    let old = pod.status.clone().unwrap_or_default();
+    let computed = phase::of(spec, observed);
+    let phase = match old.phase.as_deref() {
+        // No pod leaves a phase that is final, whoever set it.
+        Some("Failed") => Phase::Failed,
+        Some("Succeeded") => Phase::Succeeded,
+        _ => computed,
+    };
+    let initialized = initialized(spec, observed);
+    let init: Vec<ContainerStatus> = init_containers(spec)
+        .iter()
+        .map(|container| container_status(container, observed, true, false, is_sidecar(container)))
+        .collect();
+    let mains: Vec<ContainerStatus> = spec
+        .containers
+        .iter()
+        .map(|container| container_status(container, observed, initialized, !init.is_empty(), true))
+        .collect();
+    let (reason, message) = match &observed.failed {
+        Some(failure) => (Some(failure.reason.clone()), Some(failure.message.clone())),
+        None => (old.reason.clone(), old.message.clone()),
+    };
+    let pod_ip = match observed.sandbox {
+        Sandbox::Up(address) => Some(address.to_string()),
+        // A pod that ended keeps showing the address that it had.
+        Sandbox::None | Sandbox::Gone => old.pod_ip.clone().filter(|_| phase.is_over() || observed.cleared),
+    };
+    let conditions = conditions(pod, spec, observed, phase, &mains, &init, now);
+    PodStatus {
+        phase: Some(phase.name().to_owned()),
+        reason,
+        message,
+        conditions: Some(conditions),
+        host_ip: Some(host_ip.to_owned()),
+        host_ips: Some(vec![HostIP { ip: host_ip.to_owned() }]),
+        pod_ips: pod_ip.as_ref().map(|ip| vec![PodIP { ip: ip.clone() }]),
+        pod_ip,
+        start_time: old.start_time.or(observed.seen.map(time)),
+        qos_class: Some(old.qos_class.unwrap_or_else(|| quality::of(spec).name().to_owned())),
+        init_container_statuses: Some(init).filter(|list| !list.is_empty()),
+        container_statuses: Some(mains),
+        observed_generation: old.observed_generation,
+        ..PodStatus::default()
+    }
+}
+
+/// A time as the API keeps it: whole seconds.
+pub(crate) fn time(at: Timestamp) -> Time {
+    Time(at.round(jiff::TimestampRound::new().smallest(jiff::Unit::Second).mode(jiff::RoundMode::Floor)).unwrap_or(at))
+}
+
+fn initialized(spec: &PodSpec, observed: &Observed) -> bool {
+    init_containers(spec).iter().all(|init| {
+        observed.of(&init.name).is_some_and(|seen| {
+            if is_sidecar(init) { seen.started || seen.ended().is_some() } else { phase::succeeded(seen) }
+        })
+    })
+}
+
+fn container_status(
+    container: &Container,
+    observed: &Observed,
+    initialized: bool,
+    has_init: bool,
+    probed: bool,
+) -> ContainerStatus {
+    let fresh = Seen::default();
+    let seen = observed.of(&container.name).unwrap_or(&fresh);
+    let image = container.image.clone().unwrap_or_default();
+    let mut status = ContainerStatus {
+        name: container.name.clone(),
+        image: if seen.asked.is_empty() { image } else { seen.asked.clone() },
+        image_id: seen.image_id.clone(),
+        restart_count: seen.restarts,
+        started: Some(false),
+        ..ContainerStatus::default()
+    };
+    let mut state = ContainerState::default();
+    match &seen.state {
+        State::New => {
+            let reason = if has_init && !initialized { "PodInitializing" } else { "ContainerCreating" };
+            state.waiting = Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message: None });
+        }
+        State::Waiting { reason, message } => {
+            let message = Some(message.clone()).filter(|message| !message.is_empty());
+            state.waiting = Some(ContainerStateWaiting { reason: Some(reason.clone()), message });
+        }
+        State::Running { id, since } => {
+            state.running = Some(ContainerStateRunning { started_at: Some(time(*since)) });
+            status.container_id = Some(id.clone());
+            status.started = Some(seen.started);
+            status.ready = probed && seen.started && seen.ready;
+        }
+        State::Ended(ended) => {
+            state.terminated = Some(terminated(ended));
+            status.container_id = Some(ended.id.clone());
+            // What only prepares is ready when it is done.
+            status.ready = !probed && ended.code == 0;
+        }
+    }
+    status.state = Some(state);
+    if let Some(last) = &seen.last {
+        status.last_state = Some(ContainerState { terminated: Some(terminated(last)), ..ContainerState::default() });
+        status.container_id = status.container_id.or_else(|| Some(last.id.clone()));
+    }
+    status
+}
+
+fn terminated(ended: &Ended) -> ContainerStateTerminated {
+    ContainerStateTerminated {
+        container_id: Some(ended.id.clone()),
+        exit_code: ended.code,
+        finished_at: Some(time(ended.finished)),
+        message: Some(ended.message.clone()).filter(|message| !message.is_empty()),
+        reason: Some(ended.reason.clone()),
+        signal: None,
+        started_at: Some(time(ended.started)),
+    }
+}
+
+/// A condition without its time.
+struct Said {
+    kind: &'static str,
+    holds: bool,
+    reason: Option<&'static str>,
+    message: Option<String>,
+}
+
+fn conditions(
+    pod: &Pod,
+    spec: &PodSpec,
+    observed: &Observed,
+    phase: Phase,
+    mains: &[ContainerStatus],
+    init: &[ContainerStatus],
+    now: Timestamp,
+) -> Vec<PodCondition> {
+    let waiting: Vec<&str> = init
+        .iter()
+        .zip(init_containers(spec))
+        .filter(|(status, container)| {
+            if is_sidecar(container) { status.started != Some(true) } else { !status.ready }
+        })
+        .map(|(status, _)| status.name.as_str())
+        .collect();
+    let unready: Vec<&str> =
+        mains.iter().filter(|status| !status.ready).map(|status| status.name.as_str()).collect();
+    let completed = phase == Phase::Succeeded;
+    let said = |kind, holds, reason, message| Said { kind, holds, reason, message };
+    let yes = |kind| said(kind, true, None, None);
+    let initialized = if completed {
+        said(INITIALIZED, true, Some("PodCompleted"), None)
+    } else if waiting.is_empty() || mains.iter().any(|status| status.container_id.is_some()) {
+        yes(INITIALIZED)
+    } else {
+        let message = format!("containers with incomplete status: [{}]", waiting.join(" "));
+        said(INITIALIZED, false, Some("ContainersNotInitialized"), Some(message))
+    };
+    let containers = match phase {
+        Phase::Succeeded => said(CONTAINERS, false, Some("PodCompleted"), None),
+        Phase::Failed => said(CONTAINERS, false, Some("PodFailed"), None),
+        _ if unready.is_empty() => yes(CONTAINERS),
+        _ => {
+            let message = format!("containers with unready status: [{}]", unready.join(" "));
+            said(CONTAINERS, false, Some("ContainersNotReady"), Some(message))
+        }
+    };
+    let old = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let gates = gates(spec, old);
+    let ready = match &gates {
+        Some(message) if containers.holds => {
+            said(READY, false, Some("ReadinessGatesNotReady"), Some(message.clone()))
+        }
+        _ => said(READY, containers.holds, containers.reason, containers.message.clone()),
+    };
+    let sandbox = said(SANDBOX, matches!(observed.sandbox, Sandbox::Up(_)), None, None);
+    [sandbox, initialized, ready, containers, yes(SCHEDULED)]
+        .into_iter()
+        .map(|said| {
+            let status = if said.holds { "True" } else { "False" };
+            let before = old.iter().find(|condition| condition.type_ == said.kind);
+            let since = before.filter(|condition| condition.status == status).and_then(|c| c.last_transition_time.clone());
+            PodCondition {
+                type_: said.kind.to_owned(),
+                status: status.to_owned(),
+                reason: said.reason.map(str::to_owned),
+                message: said.message,
+                last_transition_time: Some(since.unwrap_or_else(|| time(now))),
+                last_probe_time: None,
+                observed_generation: None,
+            }
+        })
+        .collect()
+}
+
+/// Why the conditions that others must set keep the pod from being ready.
+fn gates(spec: &PodSpec, conditions: &[PodCondition]) -> Option<String> {
+    let gates = spec.readiness_gates.as_deref().unwrap_or_default();
+    let closed: Vec<String> = gates
+        .iter()
+        .filter_map(|gate| {
+            let kind = &gate.condition_type;
+            match conditions.iter().find(|condition| condition.type_ == *kind) {
+                None => Some(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+                Some(condition) if condition.status != "True" => Some(format!(
+                    "the status of pod readiness gate {kind:?} is not \"True\", but {}",
+                    condition.status
+                )),
+                Some(_) => None,
+            }
+        })
+        .collect();
+    (!closed.is_empty()).then(|| closed.join(", "))
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,298 @@
+//! The end of a container, and what a worker hears and remembers.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use drydock_sandbox as sandbox;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated};
+
+use super::decide::Stopping;
+use super::observed::{Ended, ImageState, Sandbox, State, Unhealthy};
+use super::record::{ContainerNote, shown_id};
+use super::start::run_hook;
+use super::worker::{Told, Worker};
+use crate::events::Kind;
+use crate::logs;
+use crate::probes::ask::Target;
+use crate::probes::tracker;
+use crate::probes::watch::{Found, What};
+
+const TERM: i32 = 15;
+const KILL: i32 = 9;
+/// What a container gets to end by itself even when its hook took all the time.
+const LEAST: Duration = Duration::from_secs(2);
+/// How much of a termination message is kept, and of a log that stands for it.
+const WORDS: u64 = 4096;
+const LOG_WORDS: usize = 2048;
+const LOG_LINES: usize = 80;
+
+impl Worker {
+    pub(super) async fn hear(&mut self, told: Told) {
+        match told {
+            Told::Pulled { container, result } => self.pulled(&container, result),
+            Told::Ended { container, id, exit } => self.ended(&container, &id, exit).await,
+            Told::HookFailed { container, id, message } => {
+                if self.is_current(&container, &id) {
+                    self.say_of(&container, Kind::Warning, "FailedPostStartHook", format!("PostStartHook failed: {message}"));
+                    let message = "FailedPostStartHook".to_owned();
+                    self.seen(&container).unhealthy = Some(Unhealthy { message, grace: None });
+                }
+            }
+        }
+    }
+
+    /// Whether something is about the start of a container that runs now.
+    fn is_current(&self, container: &str, id: &str) -> bool {
+        let shown = shown_id(&self.uid, id);
+        let seen = self.observed.of(container);
+        seen.is_some_and(|seen| matches!(&seen.state, State::Running { id, .. } if *id == shown))
+    }
+
+    /// Takes what a probe found.
+    pub(super) fn find(&mut self, found: Found) {
+        let Found { container, id, kind, what } = found;
+        if !self.is_current(&container, &id) {
+            return;
+        }
+        let stopping = self.observed.of(&container).is_some_and(|seen| seen.stopping);
+        match what {
+            What::Bad(why) => {
+                if !stopping {
+                    let message = format!("{} probe failed: {why}", kind.name());
+                    self.say_of(&container, Kind::Warning, "Unhealthy", message);
+                }
+            }
+            What::Verdict(good) => match kind {
+                tracker::Kind::Readiness => self.seen(&container).ready = good,
+                tracker::Kind::Startup if good => {
+                    self.seen(&container).started = true;
+                    if let Some(started) = self.started.get(&container) {
+                        started.send_replace(true);
+                    }
+                }
+                tracker::Kind::Startup | tracker::Kind::Liveness if !good => {
+                    let spec = self.container(&container);
+                    let probe = spec.and_then(|spec| match kind {
+                        tracker::Kind::Startup => spec.startup_probe,
+                        _ => spec.liveness_probe,
+                    });
+                    let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
+                    let message = format!(
+                        "Container {container} failed {} probe, will be restarted",
+                        kind.name().to_lowercase()
+                    );
+                    self.seen(&container).unhealthy = Some(Unhealthy { message, grace });
+                }
+                tracker::Kind::Startup | tracker::Kind::Liveness => {}
+            },
+        }
+    }
+
+    /// Has a container end: its hook, a signal, time, and the signal that nobody survives.
+    pub(super) fn stop(&mut self, name: &str, grace: i64, why: Stopping) {
+        let spec = self.container(name);
+        let signal = self.images.get(name).and_then(|image| image.config.stop_signal.as_deref().and_then(signal));
+        let live = self.live.lock();
+        let (Some(container), Some(pod)) = (live.containers.get(name).cloned(), live.sandbox.clone()) else { return };
+        drop(live);
+        let message = match why {
+            Stopping::WithPod => format!("Stopping container {name}"),
+            Stopping::ToRestart(message) => message,
+        };
+        self.say_of(name, Kind::Normal, "Killing", message);
+        self.seen(name).stopping = true;
+        let hook = spec.as_ref().and_then(|spec| spec.lifecycle.as_ref()?.pre_stop.clone());
+        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        let task = tokio::spawn(async move {
+            let end = tokio::time::Instant::now() + grace;
+            if let (Some(hook), Some(spec), false) = (hook, spec, grace.is_zero()) {
+                let target = Target { pod, container: container.clone(), spec };
+                let hooked = tokio::time::timeout(grace, run_hook(&target, &hook, grace)).await;
+                if !matches!(hooked, Ok(Ok(()))) {
+                    tracing::debug!(container = container.id(), "the hook before the stop did not succeed");
+                }
+            }
+            let end = if grace.is_zero() { end } else { end.max(tokio::time::Instant::now() + LEAST) };
+            if end > tokio::time::Instant::now() {
+                let _ended = container.signal(signal.unwrap_or(TERM)).await;
+                tokio::time::sleep_until(end).await;
+            }
+            let _ended = container.signal(KILL).await;
+        });
+        self.stops.insert(name.to_owned(), task.abort_handle());
+    }
+
+    async fn ended(&mut self, name: &str, id: &str, exit: Result<sandbox::Exit, sandbox::Error>) {
+        if !self.is_current(name, id) {
+            return;
+        }
+        for task in self.tasks.remove(name).into_iter().flatten().chain(self.stops.remove(name)) {
+            task.abort();
+        }
+        self.started.remove(name);
+        let restart = self.observed.of(name).map_or(0, |seen| seen.restarts);
+        let now = self.shared.now();
+        let exit = exit.unwrap_or_else(|error| {
+            // Its pod's init is gone, and with it all processes: as if each had been killed.
+            tracing::warn!(%error, container = id, "a pod's init has ended");
+            self.observed.sandbox = Sandbox::Gone;
+            let started = match self.observed.of(name).map(|seen| &seen.state) {
+                Some(State::Running { since, .. }) => *since,
+                _ => now,
+            };
+            sandbox::Exit { code: 128 + KILL, signal: Some(KILL), oom_killed: false, started, finished: now }
+        });
+        let message = self.last_words(name, restart, exit.code);
+        let ended = self.ending(id, &exit, message);
+        let seen = self.seen(name);
+        seen.state = State::Ended(ended);
+        seen.image = ImageState::Unknown;
+        (seen.started, seen.ready, seen.stopping, seen.unhealthy) = (false, false, false, None);
+    }
+
+    fn ending(&self, id: &str, exit: &sandbox::Exit, message: String) -> Ended {
+        let reason = match (exit.oom_killed, exit.code) {
+            (true, _) => "OOMKilled",
+            (false, 0) => "Completed",
+            (false, _) => "Error",
+        };
+        Ended {
+            id: shown_id(&self.uid, id),
+            code: exit.code,
+            signal: exit.signal,
+            reason: reason.to_owned(),
+            message,
+            started: exit.started,
+            finished: exit.finished,
+        }
+    }
+
+    /// What a container left as its last words: its termination log, or the end of its log where the pod says so.
+    fn last_words(&self, name: &str, restart: i32, code: i32) -> String {
+        let directory = self.shared.pod_directory(&self.uid);
+        let path = directory.join("containers").join(name).join(restart.to_string());
+        let mut words = String::new();
+        if let Ok(file) = std::fs::File::open(path) {
+            let mut bytes = Vec::new();
+            let _damaged = file.take(WORDS).read_to_end(&mut bytes);
+            words = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        let policy = self.container(name).and_then(|container| container.termination_message_policy);
+        if words.is_empty() && code != 0 && policy.as_deref() == Some("FallbackToLogsOnError") {
+            words = log_end(&logs::file(&self.shared.logs, &self.pod, name, restart));
+        }
+        words
+    }
+
+    /// Takes from the API what only it remembers: how often containers were started, and how they ended before.
+    pub(super) fn remember(&mut self) {
+        let Some(status) = self.pod.status.clone() else { return };
+        let all = status.container_statuses.into_iter().flatten();
+        for shown in all.chain(status.init_container_statuses.into_iter().flatten()) {
+            let ended = |state: Option<ContainerState>| state.and_then(|state| state.terminated).map(from_api);
+            let now = ended(shown.state);
+            let last = ended(shown.last_state);
+            if now.is_none() && last.is_none() && shown.restart_count == 0 {
+                continue;
+            }
+            let seen = self.seen(&shown.name);
+            seen.restarts = shown.restart_count;
+            seen.asked = shown.image;
+            seen.image_id = shown.image_id;
+            seen.last = last;
+            if let Some(ended) = now {
+                seen.state = State::Ended(ended);
+            }
+        }
+    }
+
+    /// Goes on with a pod of an earlier run.
+    pub(super) fn adopt(&mut self, pod: sandbox::Pod) {
+        let containers = pod.containers().unwrap_or_default();
+        let alive = pod.is_alive();
+        self.observed.sandbox = if alive { Sandbox::Up(pod.address()) } else { Sandbox::Gone };
+        self.live.lock().sandbox = Some(pod);
+        let mut latest: BTreeMap<String, (ContainerNote, sandbox::Container)> = BTreeMap::new();
+        for container in containers {
+            let note = container.config().ok().and_then(|config| serde_json::from_str::<ContainerNote>(&config.note).ok());
+            let Some(note) = note else { continue };
+            if latest.get(&note.name).is_none_or(|(known, _)| known.restart < note.restart) {
+                latest.insert(note.name.clone(), (note, container));
+            }
+        }
+        for (name, (note, container)) in latest {
+            let seen = self.seen(&name);
+            if seen.restarts > note.restart {
+                continue;
+            }
+            seen.restarts = note.restart;
+            seen.asked = note.image;
+            seen.image_id = note.image_id;
+            let shown = shown_id(&self.uid, container.id());
+            let before = std::mem::replace(&mut self.seen(&name).state, State::Running { id: shown.clone(), since: container.started() });
+            if let State::Ended(ended) = before
+                && ended.id != shown
+            {
+                self.seen(&name).last = Some(ended);
+            }
+            match container.exit() {
+                Some(exit) => {
+                    let message = self.last_words(&name, note.restart, exit.code);
+                    let ended = self.ending(container.id(), &exit, message);
+                    self.seen(&name).state = State::Ended(ended);
+                    self.live.lock().containers.insert(name, container);
+                }
+                None => {
+                    if let Some(spec) = self.container(&name) {
+                        self.attend(&spec, container, false);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn from_api(state: ContainerStateTerminated) -> Ended {
+    let time = |time: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
+        time.map_or(jiff::Timestamp::UNIX_EPOCH, |time| time.0)
+    };
+    Ended {
+        id: state.container_id.unwrap_or_default(),
+        code: state.exit_code,
+        signal: state.signal,
+        reason: state.reason.unwrap_or_default(),
+        message: state.message.unwrap_or_default(),
+        started: time(state.started_at),
+        finished: time(state.finished_at),
+    }
+}
+
+/// A signal by its name or number.
+fn signal(text: &str) -> Option<i32> {
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
+    let names = [("HUP", 1), ("INT", 2), ("QUIT", 3), ("KILL", 9), ("USR1", 10), ("USR2", 12), ("TERM", 15), ("WINCH", 28)];
+    let name = text.strip_prefix("SIG").unwrap_or(text);
+    names.into_iter().find(|(known, _)| *known == name).map(|(_, number)| number)
+}
+
+/// The last lines of a log, without what the format adds.
+fn log_end(path: &Path) -> String {
+    let Ok(mut file) = std::fs::File::open(path) else { return String::new() };
+    let length = file.metadata().map_or(0, |found| found.len());
+    // More than enough for what is kept, times and outputs included.
+    let from = length.saturating_sub(4 * LOG_WORDS as u64 + 64 * LOG_LINES as u64);
+    let mut bytes = Vec::new();
+    if file.seek(SeekFrom::Start(from)).is_err() || file.read_to_end(&mut bytes).is_err() {
+        return String::new();
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
+    let lines = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    let all: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+    let start = (all.len().saturating_sub(LOG_WORDS)..=all.len()).find(|at| all.is_char_boundary(*at));
+    all[start.unwrap_or(0)..].to_owned()
+}

@@ -1,0 +1,156 @@
+//! One question to a container.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use drydock_sandbox as sandbox;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::{Container, ExecAction, HTTPGetAction, HTTPHeader, Probe};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use tokio::io::AsyncReadExt;
+
+/// How much of what a program says is kept for the event.
+const KEPT: usize = 10 * 1024;
+
+/// The place where a container is asked.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub pod: sandbox::Pod,
+    pub container: sandbox::Container,
+    pub spec: Container,
+}
+
+/// Asks once. The error is what the event says.
+pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> Result<(), String> {
+    if let Some(action) = &probe.exec {
+        return exec(target, action, timeout).await;
+    }
+    if let Some(action) = &probe.http_get {
+        return http_get(target, action, timeout).await;
+    }
+    if let Some(action) = &probe.tcp_socket {
+        let address = address(target, action.host.as_deref(), &action.port)?;
+        return dial(target, address, timeout).await.map(drop);
+    }
+    Err("this node can't ask in this way".to_owned())
+}
+
+/// Runs a program; what it says when it fails.
+pub(crate) async fn exec(target: &Target, action: &ExecAction, timeout: Duration) -> Result<(), String> {
+    let args = action.command.clone().unwrap_or_default();
+    let shown = args.join(" ");
+    let run = async {
+        let config = sandbox::ExecConfig { args, ..sandbox::ExecConfig::default() };
+        let mut program = target.container.exec(config).await.map_err(|error| error.to_string())?;
+        let (out, err) = (program.streams.stdout.take(), program.streams.stderr.take());
+        let read = async |reader: Option<sandbox::Reader>| {
+            let mut text = Vec::new();
+            if let Some(reader) = reader {
+                let _ended = reader.take(KEPT as u64).read_to_end(&mut text).await;
+            }
+            text
+        };
+        let (mut said, complained) = tokio::join!(read(out), read(err));
+        said.extend(complained);
+        let exit = program.wait().await.map_err(|error| error.to_string())?;
+        if exit.code == 0 {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&said).into_owned();
+        Err(if said.is_empty() { format!("command {shown:?} exited with {}", exit.code) } else { said })
+    };
+    match tokio::time::timeout(timeout, run).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("command timed out: {shown:?} timed out after {}s", timeout.as_secs())),
+    }
+}
+
+/// Asks for a page; anything from 200 to 399 is good.
+pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: Duration) -> Result<(), String> {
+    let address = address(target, action.host.as_deref(), &action.port)?;
+    let path = action.path.clone().unwrap_or_default();
+    let path = if path.starts_with('/') { path } else { format!("/{path}") };
+    if action.scheme.as_deref() == Some("HTTPS") {
+        return Err("this node can't ask over HTTPS".to_owned());
+    }
+    let shown = format!("http://{address}{path}");
+    let get = async {
+        let stream = dial(target, address, timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
+        let failed = |error: &dyn std::error::Error| format!("Get {shown:?}: {error}");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        let connection = tokio::spawn(connection);
+        let mut request = http::Request::get(path.as_str());
+        let headers: &[HTTPHeader] = action.http_headers.as_deref().unwrap_or_default();
+        if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
+            request = request.header("Host", address.to_string());
+        }
+        request = request.header("User-Agent", "kube-probe/1.34").header("Accept", "*/*").header("Connection", "close");
+        for header in headers {
+            request = request.header(header.name.as_str(), header.value.as_str());
+        }
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
+        let answer = sender.send_request(request).await.map_err(|error| failed(&error));
+        let status = match answer {
+            Ok(answer) => {
+                let status = answer.status().as_u16();
+                // Read so that the server is not cut off in the middle of its answer.
+                let _body = answer.into_body().collect().await;
+                Ok(status)
+            }
+            Err(error) => Err(error),
+        };
+        connection.abort();
+        match status? {
+            200..=399 => Ok(()),
+            status => Err(format!("HTTP probe failed with statuscode: {status}")),
+        }
+    };
+    match tokio::time::timeout(timeout, get).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!(
+            "Get {shown:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        )),
+    }
+}
+
+async fn dial(target: &Target, address: SocketAddr, timeout: Duration) -> Result<tokio::net::TcpStream, String> {
+    match tokio::time::timeout(timeout, target.pod.dial(address)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(sandbox::Error::Machine { source, .. })) => {
+            let text = source.to_string().to_lowercase();
+            let text = text.split(" (os error").next().unwrap_or_default();
+            Err(format!("dial tcp {address}: connect: {text}"))
+        }
+        Ok(Err(error)) => Err(format!("dial tcp {address}: {error}")),
+        Err(_) => Err(format!("dial tcp {address}: i/o timeout")),
+    }
+}
+
+fn address(target: &Target, host: Option<&str>, port: &IntOrString) -> Result<SocketAddr, String> {
+    let ip: IpAddr = match host.filter(|host| !host.is_empty()) {
+        Some(host) => host.parse().map_err(|_| format!("{host:?} is no address"))?,
+        None => target.pod.address().into(),
+    };
+    Ok(SocketAddr::new(ip, self::port(&target.spec, port)?))
+}
+
+/// A port by number, or by the name that the container gives it.
+pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, String> {
+    let found = match port {
+        IntOrString::Int(number) => u16::try_from(*number).ok(),
+        IntOrString::String(name) => container
+            .ports
+            .iter()
+            .flatten()
+            .find(|port| port.name.as_ref() == Some(name))
+            .and_then(|port| u16::try_from(port.container_port).ok())
+            .or_else(|| name.parse().ok()),
+    };
+    found.filter(|port| *port > 0).ok_or_else(|| match port {
+        IntOrString::Int(number) => format!("invalid port number: {number}"),
+        IntOrString::String(name) => format!("couldn't find port: {name:?}"),
+    })
+}

@@ -1,0 +1,5 @@
+//! Probes: how a container is asked, and what its answers mean.
+
+pub(crate) mod ask;
+pub(crate) mod tracker;
+pub(crate) mod watch;

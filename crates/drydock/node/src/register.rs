@@ -1,0 +1,329 @@
+//! The node's own object, and the lease that says that it lives.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drydock_sandbox::{Abilities, Ability};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::Shared;
+use crate::machine::{Left, Machine};
+use crate::pods::status::time;
+
+/// How often a kubelet renews its lease, and how long the lease says that it lives.
+const RENEWED: Duration = Duration::from_secs(10);
+const LIVES: i32 = 40;
+/// How often the object is written although nothing in it changed.
+const REPORTED: SignedDuration = SignedDuration::from_secs(300);
+const LEASES: &str = "kube-node-lease";
+
+/// Below these a node is under pressure; what a kubelet takes.
+const LEAST_MEMORY: u64 = 100 << 20;
+const LEAST_DISK: f64 = 0.1;
+const LEAST_PROCESSES: f64 = 0.05;
+
+/// The condition that is true where limits are only numbers.
+const LIMITS: &str = "LimitsNotEnforced";
+
+/// What the object is made of.
+pub(crate) struct Facts<'a> {
+    pub name: &'a str,
+    pub address: String,
+    pub labels: &'a BTreeMap<String, String>,
+    pub machine: &'a Machine,
+    pub left: Left,
+    pub abilities: &'a Abilities,
+    pub max_pods: u32,
+}
+
+/// The object without its status.
+pub(crate) fn node(facts: &Facts<'_>) -> Node {
+    let mut labels: BTreeMap<String, String> = [
+        ("kubernetes.io/hostname", facts.name),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", drydock_images::architecture()),
+        ("beta.kubernetes.io/os", "linux"),
+        ("beta.kubernetes.io/arch", drydock_images::architecture()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect();
+    labels.extend(facts.labels.clone());
+    let mut node = Node::default();
+    node.metadata.name = Some(facts.name.to_owned());
+    node.metadata.labels = Some(labels);
+    node
+}
+
+/// Its status. Conditions keep their time while they say the same.
+pub(crate) fn status(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> NodeStatus {
+    let Machine { cores, memory, disk, kernel, os_image, machine_id, boot_id } = facts.machine;
+    let amounts: BTreeMap<String, Quantity> = [
+        ("cpu", cores.to_string()),
+        ("memory", format!("{}Ki", memory / 1024)),
+        ("ephemeral-storage", format!("{}Ki", disk / 1024)),
+        ("pods", facts.max_pods.to_string()),
+    ]
+    .into_iter()
+    .map(|(name, amount)| (name.to_owned(), Quantity(amount)))
+    .collect();
+    let address = |kind: &str, address: &str| NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
+    NodeStatus {
+        addresses: Some(vec![address("InternalIP", &facts.address), address("Hostname", facts.name)]),
+        allocatable: Some(amounts.clone()),
+        capacity: Some(amounts),
+        conditions: Some(conditions(facts, old, now)),
+        node_info: Some(NodeSystemInfo {
+            architecture: drydock_images::architecture().to_owned(),
+            boot_id: boot_id.clone(),
+            container_runtime_version: concat!("drydock://", env!("CARGO_PKG_VERSION")).to_owned(),
+            kernel_version: kernel.clone(),
+            kube_proxy_version: String::new(),
+            kubelet_version: KUBELET.to_owned(),
+            machine_id: machine_id.clone(),
+            operating_system: "linux".to_owned(),
+            os_image: os_image.clone(),
+            system_uuid: machine_id.clone(),
+            ..NodeSystemInfo::default()
+        }),
+        ..NodeStatus::default()
+    }
+}
+
+/// The Kubernetes whose kubelet this one behaves like.
+const KUBELET: &str = "v1.34.0+drydock";
+
+fn conditions(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> Vec<NodeCondition> {
+    let left = &facts.left;
+    let share = |left: u64, of: u64| left as f64 / of.max(1) as f64;
+    let memory = left.memory < LEAST_MEMORY;
+    let disk = share(left.disk, left.disk_of) < LEAST_DISK;
+    let processes = share(left.processes_of.saturating_sub(left.processes), left.processes_of) < LEAST_PROCESSES;
+    let pressure = |kind: &str, under: bool, bad: &str, good: &str, text: &str| {
+        let (reason, verb) = if under { (bad, "has insufficient") } else { (good, "has sufficient") };
+        let verb = if !under && kind == "DiskPressure" { "has no" } else { verb };
+        (kind.to_owned(), under, reason.to_owned(), format!("kubelet {verb} {text}"))
+    };
+    let missing = not_enforced(facts.abilities);
+    let limits = if missing.is_empty() {
+        (LIMITS.to_owned(), false, "LimitsEnforced".to_owned(), "limits are enforced".to_owned())
+    } else {
+        (LIMITS.to_owned(), true, "NotGranted".to_owned(), missing.join("; "))
+    };
+    [
+        pressure(
+            "MemoryPressure",
+            memory,
+            "KubeletHasInsufficientMemory",
+            "KubeletHasSufficientMemory",
+            "memory available",
+        ),
+        pressure("DiskPressure", disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "disk pressure"),
+        pressure("PIDPressure", processes, "KubeletHasInsufficientPID", "KubeletHasSufficientPID", "PID available"),
+        limits,
+        (
+            "Ready".to_owned(),
+            true,
+            "KubeletReady".to_owned(),
+            "kubelet is posting ready status".to_owned(),
+        ),
+    ]
+    .into_iter()
+    .map(|(kind, holds, reason, message)| {
+        let status = if holds { "True" } else { "False" };
+        let before = old.iter().find(|condition| condition.type_ == kind && condition.status == status);
+        NodeCondition {
+            last_heartbeat_time: Some(time(now)),
+            last_transition_time: before
+                .and_then(|condition| condition.last_transition_time.clone())
+                .or_else(|| Some(time(now))),
+            message: Some(message),
+            reason: Some(reason),
+            status: status.to_owned(),
+            type_: kind,
+        }
+    })
+    .collect()
+}
+
+/// The limits that this machine does not hold, and why.
+fn not_enforced(abilities: &Abilities) -> Vec<String> {
+    [
+        ("memory", &abilities.memory_limits),
+        ("cpu", &abilities.cpu_limits),
+        ("processes", &abilities.pid_limits),
+    ]
+    .into_iter()
+    .filter_map(|(what, ability)| match ability {
+        Ability::Yes => None,
+        Ability::No(why) => Some(format!("{what}: {why}")),
+    })
+    .collect()
+}
+
+impl Shared {
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            name: &self.name,
+            address: self.host_ip(),
+            labels: &self.labels,
+            machine: &self.machine,
+            left: Left::look(&self.directory),
+            abilities: self.host.abilities(),
+            max_pods: self.max_pods,
+        }
+    }
+
+    /// Makes the object where it is not there, and writes its status. Gives its uid.
+    pub(crate) async fn register(&self) -> Result<String, kube::Error> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let facts = self.facts();
+        let wanted = node(&facts);
+        let found = match nodes.create(&PostParams::default(), &wanted).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let labels = json!({"metadata": {"labels": wanted.metadata.labels}});
+                nodes.patch(&self.name, &PatchParams::default(), &Patch::Strategic(labels)).await?
+            }
+            other => other?,
+        };
+        let old = found.status.and_then(|status| status.conditions).unwrap_or_default();
+        let status = status(&facts, &old, (self.clock)());
+        let patch = json!({"status": status});
+        nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        Ok(found.metadata.uid.unwrap_or_default())
+    }
+
+    /// Renews the lease every ten seconds, and reports when something changed or some minutes have passed.
+    pub(crate) async fn live(&self) {
+        let mut pause = Duration::from_millis(200);
+        let mut uid = loop {
+            match self.register().await {
+                Ok(uid) => break uid,
+                Err(error) => {
+                    tracing::warn!(%error, "the node is not registered yet");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RENEWED);
+                }
+            }
+        };
+        let mut reported = (self.clock)();
+        let mut shown = self.pressures();
+        loop {
+            if let Err(error) = self.renew(&uid).await {
+                tracing::debug!(%error, "the lease was not renewed");
+            }
+            tokio::time::sleep(RENEWED).await;
+            let now = (self.clock)();
+            let pressures = self.pressures();
+            if pressures != shown || now.duration_since(reported) >= REPORTED || self.is_forgotten().await {
+                match self.register().await {
+                    Ok(registered) => {
+                        uid = registered;
+                        (reported, shown) = (now, pressures);
+                    }
+                    Err(error) => tracing::debug!(%error, "the node's status was not written"),
+                }
+            }
+        }
+    }
+
+    fn pressures(&self) -> Vec<(String, String)> {
+        let facts = self.facts();
+        let list = conditions(&facts, &[], Timestamp::UNIX_EPOCH);
+        list.into_iter().map(|condition| (condition.type_, condition.status)).collect()
+    }
+
+    /// Whether someone removed the object, as a memory cluster that starts anew does.
+    async fn is_forgotten(&self) -> bool {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        matches!(nodes.get_metadata_opt(&self.name).await, Ok(None))
+    }
+
+    async fn renew(&self, uid: &str) -> Result<(), kube::Error> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASES);
+        let now = MicroTime((self.clock)());
+        let spec = json!({"spec": {"holderIdentity": self.name, "leaseDurationSeconds": LIVES, "renewTime": now}});
+        match leases.patch(&self.name, &PatchParams::default(), &Patch::Merge(spec)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            other => return other.map(drop),
+        }
+        let mut lease = Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.name.clone()),
+                lease_duration_seconds: Some(LIVES),
+                renew_time: Some(now),
+                ..LeaseSpec::default()
+            }),
+            ..Lease::default()
+        };
+        lease.metadata.name = Some(self.name.clone());
+        lease.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            name: self.name.clone(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }]);
+        leases.create(&PostParams::default(), &lease).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drydock_sandbox::Users;
+
+    fn check(memory: Ability, left: Left, expected: &[(&str, &str)]) {
+        let abilities = Abilities {
+            root: true,
+            users: Users::All,
+            overlay: Ability::Yes,
+            memory_limits: memory,
+            cpu_limits: Ability::Yes,
+            pid_limits: Ability::Yes,
+        };
+        let facts = Facts {
+            name: "here",
+            address: "10.0.0.1".to_owned(),
+            labels: &BTreeMap::new(),
+            machine: &Machine { cores: 2, memory: 8 << 30, ..Machine::default() },
+            left,
+            abilities: &abilities,
+            max_pods: 110,
+        };
+        let status = status(&facts, &[], Timestamp::UNIX_EPOCH);
+        let found = status.conditions.unwrap();
+        let found: Vec<(&str, &str)> =
+            found.iter().map(|condition| (condition.type_.as_str(), condition.status.as_str())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(status.allocatable.unwrap()["memory"].0, "8388608Ki");
+    }
+
+    #[test]
+    fn a_node_says_what_it_lacks() {
+        let plenty = Left { memory: 4 << 30, disk: 50, disk_of: 100, processes: 10, processes_of: 1000 };
+        let healthy = [
+            ("MemoryPressure", "False"),
+            ("DiskPressure", "False"),
+            ("PIDPressure", "False"),
+            ("LimitsNotEnforced", "False"),
+            ("Ready", "True"),
+        ];
+        check(Ability::Yes, plenty.clone(), &healthy);
+        let mut limits = healthy;
+        limits[3].1 = "True";
+        check(Ability::No("no cgroups".to_owned()), plenty.clone(), &limits);
+        let mut pressed = healthy;
+        for condition in &mut pressed[..3] {
+            condition.1 = "True";
+        }
+        check(Ability::Yes, Left { memory: 1, disk: 1, disk_of: 100, processes: 999, processes_of: 1000 }, &pressed);
+    }
+}

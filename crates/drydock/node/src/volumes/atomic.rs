@@ -1,0 +1,141 @@
+//! Files of a volume that change all at once.
+//!
+//! The files are in a directory with the time in its name; `..data` is a link to it, and what is seen are links
+//! through `..data`. A change is a new directory and one rename. Who follows `..data` sees either all old or all
+//! new files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::payload::Payload;
+
+const DATA: &str = "..data";
+const NEW: &str = "..data_tmp";
+
+/// Makes the directory show these files, and no others. False when it did already.
+pub(crate) fn write(directory: &Path, payload: &Payload, group: Option<u32>, now: Timestamp) -> io::Result<bool> {
+    fs::create_dir_all(directory)?;
+    fs::set_permissions(directory, fs::Permissions::from_mode(if group.is_some() { 0o2775 } else { 0o755 }))?;
+    own(directory, group);
+    let old = fs::read_link(directory.join(DATA)).ok();
+    if old.as_ref().is_some_and(|old| shows(&directory.join(old), payload)) {
+        return Ok(false);
+    }
+    let name = format!("..{}", now.strftime("%Y_%m_%d_%H_%M_%S.%9f"));
+    let fresh = directory.join(&name);
+    remove(&fresh)?;
+    fs::DirBuilder::new().mode(0o755).create(&fresh)?;
+    own(&fresh, group);
+    for (path, file) in payload {
+        let path = fresh.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mode = if group.is_some() { file.mode | 0o440 } else { file.mode };
+        let made = fs::OpenOptions::new().create_new(true).write(true).mode(mode).open(&path)?;
+        io::Write::write_all(&mut &made, &file.bytes)?;
+        made.set_permissions(fs::Permissions::from_mode(mode))?;
+        own(&path, group);
+    }
+    remove(&directory.join(NEW))?;
+    symlink(&name, directory.join(NEW))?;
+    fs::rename(directory.join(NEW), directory.join(DATA))?;
+    let shown: BTreeSet<&str> = payload.keys().filter_map(|path| path.split('/').next()).collect();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let found = entry.file_name();
+        let Some(found) = found.to_str() else { continue };
+        if !found.starts_with("..") && !shown.contains(found) {
+            remove(&entry.path())?;
+        }
+    }
+    for name in shown {
+        match symlink(Path::new(DATA).join(name), directory.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => other?,
+        }
+    }
+    if let Some(old) = old.filter(|old| old.as_os_str() != name.as_str()) {
+        remove(&directory.join(old))?;
+    }
+    Ok(true)
+}
+
+/// Gives something to a group, where this node may.
+pub(crate) fn own(path: &Path, group: Option<u32>) {
+    if let Some(group) = group {
+        // A node with a single user can't, and the files are readable to that user anyway.
+        let _refused = std::os::unix::fs::chown(path, None, Some(group));
+    }
+}
+
+/// Removes a file, link or directory; one that is not there is removed already.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn shows(directory: &Path, payload: &Payload) -> bool {
+    fn count(directory: &Path) -> usize {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
+    }
+    count(directory) == payload.len()
+        && payload.iter().all(|(path, file)| {
+            let path = directory.join(path);
+            fs::read(&path).is_ok_and(|bytes| bytes == file.bytes)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volumes::payload::File;
+
+    fn payload(files: &[(&str, &str)]) -> Payload {
+        let file = |text: &str| File { bytes: text.as_bytes().to_vec(), mode: 0o640 };
+        files.iter().map(|(path, text)| ((*path).to_owned(), file(text))).collect()
+    }
+
+    /// What is seen, without what is hidden.
+    fn check(directory: &Path, expected: &[&str]) {
+        let mut names: Vec<String> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| !name.starts_with("..1970"))
+            .collect();
+        names.sort();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn files_change_together_and_old_ones_go() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("v");
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        assert!(write(&directory, &payload(&[("a", "1"), ("d/e", "2")]), None, at(1)).unwrap());
+        check(&directory, &["..data", "a", "d"]);
+        assert_eq!(fs::read_to_string(directory.join("d/e")).unwrap(), "2");
+        assert_eq!(fs::metadata(directory.join("a")).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(!write(&directory, &payload(&[("a", "1"), ("d/e", "2")]), None, at(2)).unwrap());
+        assert!(write(&directory, &payload(&[("a", "3"), ("b", "4")]), None, at(3)).unwrap());
+        check(&directory, &["..data", "a", "b"]);
+        assert_eq!(fs::read_to_string(directory.join("a")).unwrap(), "3");
+        let kept = fs::read_dir(&directory).unwrap().filter(|entry| {
+            entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("..1970")
+        });
+        assert_eq!(kept.count(), 1);
+    }
+}

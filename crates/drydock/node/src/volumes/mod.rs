@@ -1,0 +1,204 @@
+//! The volumes of a pod: where their files are on the node, and how they come there.
+//!
+//! Secrets and tokens are in memory, in one file system that is mounted in the node's own mount namespace, so that
+//! they are gone with it. Everything else of a pod is in its directory.
+
+pub(crate) mod atomic;
+pub(crate) mod payload;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use drydock_sandbox::{Mount, MountKind};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, HostPathVolumeSource, Pod, Volume};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::container::ConfigError;
+use crate::container::environment::Sources;
+use crate::container::expand::expand;
+use crate::container::fields::Place;
+use crate::quantity;
+use payload::TokenWish;
+
+/// A volume that can't be had: what the event says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("MountVolume.SetUp failed for volume {volume:?} : {why}")]
+pub(crate) struct VolumeError {
+    pub volume: String,
+    pub why: String,
+}
+
+/// Where a pod's volumes are made.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// The pod's directory for volumes on disk.
+    pub disk: PathBuf,
+    /// The same in memory.
+    pub memory: PathBuf,
+}
+
+/// Volumes that are there, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Prepared {
+    volumes: BTreeMap<String, PathBuf>,
+}
+
+/// Brings the volumes of a pod about, or up to date. Blocks.
+pub(crate) fn prepare(
+    pod: &Pod,
+    place: &Place,
+    places: &Places,
+    sources: &Sources,
+    tokens: &BTreeMap<TokenWish, String>,
+    now: Timestamp,
+) -> Result<Prepared, VolumeError> {
+    let mut prepared = Prepared::default();
+    let spec = pod.spec.as_ref();
+    let group = spec
+        .and_then(|spec| spec.security_context.as_ref()?.fs_group)
+        .and_then(|group| u32::try_from(group).ok());
+    for volume in spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default() {
+        let failed = |why: String| VolumeError { volume: volume.name.clone(), why };
+        let files = payload::of(volume, pod, place, sources, tokens).map_err(failed)?;
+        let path = match files {
+            Some(files) => {
+                let root = if payload::is_private(volume) { &places.memory } else { &places.disk };
+                let path = root.join(&volume.name);
+                atomic::write(&path, &files, group, now).map_err(|error| failed(error.to_string()))?;
+                path
+            }
+            None => other(volume, places, group).map_err(failed)?,
+        };
+        prepared.volumes.insert(volume.name.clone(), path);
+    }
+    Ok(prepared)
+}
+
+fn other(volume: &Volume, places: &Places, group: Option<u32>) -> Result<PathBuf, String> {
+    let words = |error: io::Error| error.to_string();
+    if let Some(empty) = &volume.empty_dir {
+        let path = places.disk.join(&volume.name);
+        if path.is_dir() {
+            return Ok(path);
+        }
+        fs::create_dir_all(&path).map_err(words)?;
+        if empty.medium.as_deref() == Some("Memory") {
+            let size = empty.size_limit.as_ref().and_then(quantity::units).filter(|size| *size > 0);
+            tmpfs(&path, size).map_err(words)?;
+        }
+        let mode = if group.is_some() { 0o2777 } else { 0o777 };
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(words)?;
+        atomic::own(&path, group);
+        return Ok(path);
+    }
+    if let Some(host) = &volume.host_path {
+        return host_path(host);
+    }
+    Err("this node has no volumes of this kind".to_owned())
+}
+
+/// A path of the machine, checked as its type says.
+fn host_path(host: &HostPathVolumeSource) -> Result<PathBuf, String> {
+    let path = PathBuf::from(&host.path);
+    let wanted = host.type_.as_deref().unwrap_or_default();
+    if wanted == "DirectoryOrCreate" {
+        fs::create_dir_all(&path).map_err(|error| error.to_string())?;
+    } else if wanted == "FileOrCreate" && !path.exists() {
+        fs::File::create(&path).map_err(|error| error.to_string())?;
+    }
+    let fits = match wanted {
+        "Directory" | "DirectoryOrCreate" => path.is_dir(),
+        "File" | "FileOrCreate" => path.is_file(),
+        _ => true,
+    };
+    if !fits {
+        let kind = if wanted.starts_with("File") { "file" } else { "directory" };
+        return Err(format!("hostPath type check failed: {} is not a {kind}", host.path));
+    }
+    if !path.exists() {
+        // Where no type is said, what is missing is made, as container runtimes do.
+        fs::create_dir_all(&path).map_err(|error| error.to_string())?;
+    }
+    Ok(path)
+}
+
+/// Mounts memory at a path.
+pub(crate) fn tmpfs(path: &Path, size: Option<u64>) -> io::Result<()> {
+    let options = match size {
+        Some(size) => format!("mode=0755,size={size}"),
+        None => "mode=0755".to_owned(),
+    };
+    let options = std::ffi::CString::new(options).unwrap_or_default();
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))?)
+}
+
+/// Whether something is mounted at a path.
+pub(crate) fn is_mounted(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (fs::metadata(path), path.parent().map(fs::metadata)) {
+        (Ok(own), Some(Ok(parent))) => own.dev() != parent.dev(),
+        _ => false,
+    }
+}
+
+/// Removes a pod's volumes. Blocks.
+pub(crate) fn remove(places: &Places) -> io::Result<()> {
+    for entry in fs::read_dir(&places.disk).into_iter().flatten().flatten() {
+        if is_mounted(&entry.path()) {
+            rustix::mount::unmount(entry.path(), UnmountFlags::DETACH)?;
+        }
+    }
+    atomic::remove(&places.disk)?;
+    atomic::remove(&places.memory)
+}
+
+impl Prepared {
+    /// What a container mounts of them.
+    pub fn mounts(&self, container: &Container, env: &[(String, String)]) -> Result<Vec<Mount>, ConfigError> {
+        let value = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let mut mounts = Vec::new();
+        for wish in container.volume_mounts.iter().flatten() {
+            let volume = self.volumes.get(&wish.name).ok_or_else(|| {
+                ConfigError(format!("cannot find volume {:?} to mount into container {:?}", wish.name, container.name))
+            })?;
+            let below = match (&wish.sub_path_expr, &wish.sub_path) {
+                (Some(text), _) if !text.is_empty() => expand(text, &value),
+                (_, Some(text)) => text.clone(),
+                _ => String::new(),
+            };
+            let source = inside(volume, &below)?;
+            let read_only = wish.read_only == Some(true);
+            mounts.push(Mount {
+                destination: Path::new("/").join(&wish.mount_path),
+                what: MountKind::Bind { source, read_only },
+            });
+        }
+        Ok(mounts)
+    }
+}
+
+/// A path below a volume that can't lead out of it; made as a directory when it is not there.
+fn inside(volume: &Path, below: &str) -> Result<PathBuf, ConfigError> {
+    if below.is_empty() {
+        return Ok(volume.to_owned());
+    }
+    let bad = |why: &str| ConfigError(format!("failed to prepare subPath for volumeMount: {below:?} {why}"));
+    let plain = Path::new(below).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !plain {
+        return Err(bad("must stay below the volume"));
+    }
+    let path = volume.join(below);
+    if fs::symlink_metadata(&path).is_err() {
+        fs::create_dir_all(&path).map_err(|error| bad(&error.to_string()))?;
+    }
+    let (path, volume) = (path.canonicalize(), volume.canonicalize());
+    match (path, volume) {
+        (Ok(path), Ok(volume)) if path.starts_with(&volume) => Ok(path),
+        _ => Err(bad("must stay below the volume")),
+    }
+}

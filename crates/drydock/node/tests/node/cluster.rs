@@ -1,0 +1,217 @@
+//! A cluster in memory with one node.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drydock::{Drydock, Identity};
+use drydock_images::Store;
+use drydock_node::{Node, Options, Server};
+use drydock_sandbox::Host;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take. Nothing takes nearly as long where all is well.
+const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const NODE: &str = "here";
+pub(crate) const TOKEN: &str = "the-servers-own";
+
+pub(crate) struct Cluster {
+    drydock: Drydock,
+    pub client: Client,
+    pub host: Host,
+    pub directory: PathBuf,
+    stop: CancellationToken,
+    node: JoinHandle<()>,
+}
+
+impl Cluster {
+    pub async fn start(host: Host, images: Store, directory: PathBuf) -> Self {
+        let drydock = Drydock::builder().start().await.unwrap();
+        let client = drydock.client();
+        let node = Identity::user(&format!("system:node:{NODE}"), ["system:nodes"]);
+        // What kubeadm clusters leave to the node authorizer.
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "nodes"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
+        });
+        let bindings: Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> = Api::all(client.clone());
+        bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+        std::fs::create_dir_all(&directory).unwrap();
+        let options = Options {
+            server: Some(Server { socket: directory.join("node.sock"), token: TOKEN.to_owned() }),
+            ..Options::new(NODE, drydock.client_as(node), host.clone(), Arc::new(images), &directory)
+        };
+        let stop = CancellationToken::new();
+        let node = tokio::spawn(Node::start(options).unwrap().run(stop.clone()));
+        let cluster = Self { drydock, client, host, directory, stop, node };
+        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::default_namespaced(cluster.client.clone());
+        cluster.until("the default ServiceAccount", || async { accounts.get_opt("default").await.unwrap() }).await;
+        cluster
+    }
+
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.node.await.unwrap();
+        self.drydock.shutdown().await;
+    }
+
+    pub fn pods(&self) -> Api<Pod> {
+        Api::default_namespaced(self.client.clone())
+    }
+
+    /// Waits until something is there.
+    pub async fn until<T, F: Future<Output = Option<T>>>(&self, what: &str, look: impl Fn() -> F) -> T {
+        let waiting = async {
+            loop {
+                if let Some(found) = look().await {
+                    return found;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(found) => found,
+            Err(_) => panic!("waited in vain: {what}"),
+        }
+    }
+
+    /// Makes any object.
+    pub async fn create<K>(&self, object: Value) -> K
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned
+            + serde::Serialize,
+    {
+        let api: Api<K> = Api::default_namespaced(self.client.clone());
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+    }
+
+    /// Makes a pod that is bound to the node.
+    pub async fn pod(&self, name: &str, spec: Value) -> Pod {
+        let mut spec = spec;
+        spec["nodeName"] = json!(NODE);
+        let metadata = json!({"name": name, "labels": {"app": name}});
+        self.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await
+    }
+
+    /// Waits until a pod is as a test wants it.
+    pub async fn until_pod(&self, name: &str, what: &str, holds: impl Fn(&Pod) -> bool) -> Pod {
+        let pods = self.pods();
+        let (pods, holds) = (&pods, &holds);
+        self.until(what, || async move { pods.get_opt(name).await.unwrap().filter(|pod| holds(pod)) }).await
+    }
+
+    pub async fn until_ready(&self, name: &str) -> Pod {
+        self.until_pod(name, &format!("{name} is ready"), |pod| condition(pod, "Ready") == "True").await
+    }
+
+    pub async fn until_phase(&self, name: &str, phase: &str) -> Pod {
+        let is = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some(phase);
+        self.until_pod(name, &format!("{name} is {phase}"), is).await
+    }
+
+    /// Waits for an event about a pod, and gives its message.
+    pub async fn until_event(&self, pod: &str, reason: &str, part: &str) -> String {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let events = &events;
+        self.until(&format!("the event {reason} of {pod} with {part:?}"), || async move {
+            let list = events.list(&ListParams::default()).await.unwrap();
+            list.items.into_iter().find_map(|event| {
+                let message = event.message.unwrap_or_default();
+                let fits = event.involved_object.name.as_deref() == Some(pod)
+                    && event.reason.as_deref() == Some(reason)
+                    && message.contains(part);
+                fits.then_some(message)
+            })
+        })
+        .await
+    }
+
+    pub async fn delete(&self, name: &str, grace: Option<u32>) {
+        let parameters = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
+        self.pods().delete(name, &parameters).await.unwrap();
+    }
+
+    pub async fn until_gone(&self, name: &str) {
+        let pods = self.pods();
+        let pods = &pods;
+        self.until(&format!("{name} is gone"), || async move {
+            pods.get_opt(name).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// Removes all pods, and waits until nothing of them is left.
+    pub async fn sweep(&self) {
+        for pod in self.pods().list(&ListParams::default()).await.unwrap().items {
+            let name = pod.metadata.name.unwrap();
+            let _gone = self.pods().delete(&name, &DeleteParams::default().grace_period(0)).await;
+        }
+        self.until("nothing is left", || async { self.host.adopt().unwrap().is_empty().then_some(()) }).await;
+        let left = || ["pods", "logs", "memory"].map(|part| std::fs::read_dir(self.directory.join(part)).unwrap().count());
+        self.until("no file is left", || async { (left() == [0, 0, 0]).then_some(()) }).await;
+    }
+
+    /// Prints what there is, for whoever reads a failure.
+    pub async fn describe(&self) {
+        for pod in self.pods().list(&ListParams::default()).await.unwrap().items {
+            println!("{}", serde_json::to_string_pretty(&pod.status).unwrap());
+        }
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        for event in events.list(&ListParams::default()).await.unwrap().items {
+            println!(
+                "{:?} {:?} {:?}",
+                event.involved_object.name.unwrap_or_default(),
+                event.reason.unwrap_or_default(),
+                event.message.unwrap_or_default()
+            );
+        }
+    }
+
+    /// The log of a container, without times.
+    pub fn log(&self, pod: &Pod, container: &str, restart: i32) -> String {
+        let meta = &pod.metadata;
+        let directory =
+            format!("default_{}_{}", meta.name.as_ref().unwrap(), meta.uid.as_ref().unwrap());
+        let path = self.directory.join("logs").join(directory).join(container).join(format!("{restart}.log"));
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        text.lines().map(|line| format!("{}\n", line.splitn(4, ' ').nth(3).unwrap())).collect()
+    }
+}
+
+/// The status of a condition, empty when it is not there.
+pub(crate) fn condition(pod: &Pod, kind: &str) -> String {
+    let list = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    list.iter().find(|condition| condition.type_ == kind).map(|condition| condition.status.clone()).unwrap_or_default()
+}
+
+/// A container's state as text: `running`, `waiting CrashLoopBackOff`, `terminated Error 1`.
+pub(crate) fn state(pod: &Pod, container: &str) -> String {
+    let status = pod.status.clone().unwrap_or_default();
+    let all = status.container_statuses.into_iter().flatten();
+    let mut all = all.chain(status.init_container_statuses.into_iter().flatten());
+    let Some(state) = all.find(|status| status.name == container).and_then(|status| status.state) else {
+        return String::new();
+    };
+    if let Some(waiting) = state.waiting {
+        return format!("waiting {}", waiting.reason.unwrap_or_default());
+    }
+    if let Some(ended) = state.terminated {
+        return format!("terminated {} {}", ended.reason.unwrap_or_default(), ended.exit_code);
+    }
+    "running".to_owned()
+}
+
+/// A pod of one busybox container with a script.
+pub(crate) fn script(text: &str) -> Value {
+    json!({"containers": [{"name": "main", "image": "busybox", "command": ["sh", "-c", text]}]})
+}

@@ -1,0 +1,188 @@
+//! From its binding to its end.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::cluster::{Cluster, NODE, condition, script, state};
+
+crate::tests![
+    the_node_registers_and_says_how_it_is,
+    a_memcached_runs_answers_and_is_gone,
+    a_pod_that_ends_well_succeeded,
+    a_pod_that_ends_badly_failed_and_says_why,
+    init_containers_run_one_after_the_other,
+    a_container_that_ends_is_started_again_with_patience,
+    a_pod_is_asked_to_end_before_it_is_killed,
+    a_hook_runs_before_the_signal,
+    a_deadline_ends_the_pod,
+];
+
+async fn the_node_registers_and_says_how_it_is(cluster: Arc<Cluster>) {
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let nodes = &nodes;
+    let status = cluster
+        .until("the node's status", || async move { nodes.get_opt(NODE).await.unwrap()?.status.filter(|s| s.conditions.is_some()) })
+        .await;
+    let conditions = status.conditions.unwrap();
+    assert!(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"));
+    assert!(status.capacity.unwrap().contains_key("memory"));
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
+        Api::namespaced(cluster.client.clone(), "kube-node-lease");
+    let leases = &leases;
+    cluster.until("the lease", || async move { leases.get_opt(NODE).await.unwrap() }).await;
+}
+
+async fn a_memcached_runs_answers_and_is_gone(cluster: Arc<Cluster>) {
+    let spec = json!({
+        "containers": [{
+            "name": "memcached",
+            "image": "memcached:1.6",
+            "command": ["memcached", "-m", "64", "-o", "modern", "-v"],
+            "ports": [{"containerPort": 11211, "name": "memcached"}],
+            "readinessProbe": {"tcpSocket": {"port": "memcached"}},
+        }],
+    });
+    cluster.pod("cache", spec).await;
+    let pod = cluster.until_ready("cache").await;
+    let status = pod.status.clone().unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    assert_eq!(status.qos_class.as_deref(), Some("BestEffort"));
+    for kind in ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"] {
+        assert_eq!(condition(&pod, kind), "True", "{kind}");
+    }
+    let container = &status.container_statuses.unwrap()[0];
+    assert!(container.ready && container.started == Some(true) && container.restart_count == 0);
+    assert!(!container.image_id.is_empty(), "{container:?}");
+    assert!(container.container_id.as_ref().unwrap().starts_with("drydock://"));
+    let address: std::net::Ipv4Addr = status.pod_ip.unwrap().parse().unwrap();
+    let mut stream = tokio::net::TcpStream::connect((address, 11211)).await.unwrap();
+    stream.write_all(b"set a 0 0 1\r\n7\r\nget a\r\nquit\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "STORED\r\nVALUE a 0 1\r\n7\r\nEND\r\n");
+    cluster.until_event("cache", "Started", "Started container memcached").await;
+    cluster.delete("cache", None).await;
+    cluster.until_gone("cache").await;
+    assert!(tokio::net::TcpStream::connect((address, 11211)).await.is_err());
+}
+
+async fn a_pod_that_ends_well_succeeded(cluster: Arc<Cluster>) {
+    let mut spec = script("echo done");
+    spec["restartPolicy"] = json!("Never");
+    cluster.pod("well", spec).await;
+    let pod = cluster.until_phase("well", "Succeeded").await;
+    assert_eq!(state(&pod, "main"), "terminated Completed 0");
+    assert_eq!(condition(&pod, "Ready"), "False");
+    assert_eq!(cluster.log(&pod, "main", 0), "done\n");
+}
+
+async fn a_pod_that_ends_badly_failed_and_says_why(cluster: Arc<Cluster>) {
+    let mut spec = script("echo the last words > /dev/termination-log; exit 3");
+    spec["restartPolicy"] = json!("Never");
+    cluster.pod("badly", spec).await;
+    let pod = cluster.until_phase("badly", "Failed").await;
+    assert_eq!(state(&pod, "main"), "terminated Error 3");
+    let ended = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
+    assert_eq!(ended.message.as_deref(), Some("the last words\n"));
+    let mut spec = script("echo from the log; exit 4");
+    spec["restartPolicy"] = json!("Never");
+    spec["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    cluster.pod("logs", spec).await;
+    let pod = cluster.until_phase("logs", "Failed").await;
+    let ended = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
+    assert_eq!(ended.message.as_deref(), Some("from the log\n"));
+}
+
+async fn init_containers_run_one_after_the_other(cluster: Arc<Cluster>) {
+    let volume = json!([{"name": "shared", "mountPath": "/shared"}]);
+    let init = |name: &str, text: &str| {
+        json!({"name": name, "image": "busybox", "command": ["sh", "-c", text], "volumeMounts": volume})
+    };
+    let spec = json!({
+        "initContainers": [init("one", "sleep 0.2; echo one >> /shared/log"), init("two", "echo two >> /shared/log")],
+        "containers": [init("main", "cat /shared/log; sleep 1000")],
+        "volumes": [{"name": "shared", "emptyDir": {}}],
+    });
+    cluster.pod("inits", spec).await;
+    let pod = cluster.until_ready("inits").await;
+    assert_eq!(state(&pod, "one"), "terminated Completed 0");
+    let cluster = &cluster;
+    let pod = &pod;
+    cluster
+        .until("the log", || async move { (cluster.log(pod, "main", 0) == "one\ntwo\n").then_some(()) })
+        .await;
+    cluster.delete("inits", Some(0)).await;
+}
+
+async fn a_container_that_ends_is_started_again_with_patience(cluster: Arc<Cluster>) {
+    cluster.pod("crash", script("exit 5")).await;
+    let pod = cluster
+        .until_pod("crash", "it waits", |pod| state(pod, "main") == "waiting CrashLoopBackOff")
+        .await;
+    let status = pod.status.unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    let container = &status.container_statuses.unwrap()[0];
+    assert_eq!(container.restart_count, 1);
+    assert_eq!(container.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 5);
+    let message = container.state.as_ref().unwrap().waiting.as_ref().unwrap().message.clone().unwrap();
+    assert!(message.starts_with("back-off 10s restarting failed container=main pod=crash_default("), "{message}");
+    cluster.until_event("crash", "BackOff", "Back-off restarting failed container main in pod crash_default(").await;
+    let again = |pod: &k8s_openapi::api::core::v1::Pod| {
+        pod.status.as_ref().unwrap().container_statuses.as_ref().is_some_and(|list| list[0].restart_count == 2)
+    };
+    cluster.until_pod("crash", "the next attempt", again).await;
+}
+
+async fn a_pod_is_asked_to_end_before_it_is_killed(cluster: Arc<Cluster>) {
+    cluster.pod("polite", script("trap 'exit 0' TERM; while true; do sleep 0.05; done")).await;
+    cluster.pod("deaf", script("trap '' TERM; while true; do sleep 1; done")).await;
+    cluster.until_ready("polite").await;
+    cluster.until_ready("deaf").await;
+    let began = std::time::Instant::now();
+    cluster.delete("polite", Some(20)).await;
+    cluster.until_gone("polite").await;
+    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    let began = std::time::Instant::now();
+    cluster.delete("deaf", Some(3)).await;
+    cluster.until_gone("deaf").await;
+    assert!((3..6).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+}
+
+async fn a_hook_runs_before_the_signal(cluster: Arc<Cluster>) {
+    let mut spec = script("trap 'cat /tmp/hook > /dev/termination-log; exit 7' TERM; while true; do sleep 0.05; done");
+    spec["containers"][0]["lifecycle"] = json!({
+        "postStart": {"exec": {"command": ["sh", "-c", "echo started > /tmp/hook"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", "echo stopping >> /tmp/hook"]}},
+    });
+    // Someone else's finalizer keeps the pod in sight.
+    cluster.pod("hooked", spec).await;
+    cluster.until_ready("hooked").await;
+    let pods = cluster.pods();
+    let hold = json!({"metadata": {"finalizers": ["test.example/hold"]}});
+    let patch = kube::api::Patch::Merge(hold);
+    pods.patch("hooked", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    cluster.delete("hooked", Some(10)).await;
+    let pod = cluster
+        .until_pod("hooked", "it ended", |pod| state(pod, "main") == "terminated Error 7")
+        .await;
+    let ended = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
+    assert_eq!(ended.message.as_deref(), Some("started\nstopping\n"));
+    let release = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    pods.patch("hooked", &kube::api::PatchParams::default(), &release).await.unwrap();
+    cluster.until_gone("hooked").await;
+}
+
+async fn a_deadline_ends_the_pod(cluster: Arc<Cluster>) {
+    let mut spec = script("sleep 1000");
+    spec["activeDeadlineSeconds"] = json!(1);
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    cluster.pod("late", spec).await;
+    let pod = cluster.until_phase("late", "Failed").await;
+    let status = pod.status.unwrap();
+    assert_eq!(status.reason.as_deref(), Some("DeadlineExceeded"));
+    assert_eq!(status.message.as_deref(), Some("Pod was active on the node longer than the specified deadline"));
+}
