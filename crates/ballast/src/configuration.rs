@@ -161,10 +161,17 @@ impl Run {
             namespace: lease_namespace(arguments, environment),
             name: arguments.leader_election_id.clone(),
         });
+        let metrics = Address::parse_optional(&arguments.metrics_bind_address, "--metrics-bind-address")?;
+        if arguments.debug_recorder && metrics.is_none() {
+            return Err(Failure::new(
+                "--debug-recorder serves beside the metrics, and they are served nowhere",
+            )
+            .advise("give --metrics-bind-address an address"));
+        }
         Ok(Run {
             cluster: Cluster::find(arguments.kubeconfig.as_deref(), environment)?,
             namespaces: Namespaces::parse(arguments.watch_namespace.as_deref().unwrap_or_default()),
-            metrics: Address::parse_optional(&arguments.metrics_bind_address, "--metrics-bind-address")?,
+            metrics,
             health: Address::parse_optional(
                 &arguments.health_probe_bind_address,
                 "--health-probe-bind-address",
@@ -378,6 +385,15 @@ mod tests {
         assert_eq!(memory.kubeconfig, KubeconfigFile::Passing("/run/user/1".into()));
         let nowhere = up("", &Environment::default()).unwrap_err().to_string();
         assert!(nowhere.contains("--data-dir"), "{nowhere}");
+    }
+
+    #[test]
+    fn the_recorder_is_served_where_it_is_asked_for_beside_the_metrics() {
+        let pod = [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "443")].into();
+        assert!(!run("", &pod).unwrap().recorder);
+        assert!(run("--debug-recorder", &pod).unwrap().recorder);
+        let nowhere = run("--debug-recorder --metrics-bind-address 0", &pod).unwrap_err().to_string();
+        assert!(nowhere.contains("--metrics-bind-address"), "{nowhere}");
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! What every cluster has before anybody asks for anything.
 
+use std::net::SocketAddr;
+
 use drydock_access::{RBAC_GROUP, bootstrap};
 use serde_json::{Value, json};
 
@@ -37,6 +39,36 @@ impl Api {
         self.ensure("", "services", kubernetes_service()).await
     }
 
+    /// The API is served at `address`, which is known at once to whoever asks for it; the future leads Pods there
+    /// too. The first address counts.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub fn served_at(
+        &self,
+        address: SocketAddr,
+    ) -> impl Future<Output = Result<(), BootstrapError>> + Send + use<> {
+        let first = self.served().set(address).is_ok();
+        let api = self.clone();
+        async move { if first { api.lead_pods_to(address.port()).await } else { Ok(()) } }
+    }
+
+    async fn lead_pods_to(&self, port: u16) -> Result<(), BootstrapError> {
+        let Some(kind) = self.registry().find("", "v1", "services") else { return Ok(()) };
+        let (namespace, name) = ("default", "kubernetes");
+        let led = self.as_system(&kind, namespace, name, async |call| {
+            let change = |live: &Value| {
+                let mut service = live.clone();
+                if let Some(target) = service.pointer_mut("/spec/ports/0/targetPort") {
+                    *target = port.into();
+                }
+                Ok(call.manage(Some(live), service, None))
+            };
+            call.update(None, change).await.map(|_| ())
+        });
+        led.await.map_err(|failure| BootstrapError { object: format!("{namespace}/{name}"), failure })
+    }
+
     /// Makes many objects at once, so that a store on disk writes them together.
     async fn ensure_all(
         &self,
@@ -61,6 +93,9 @@ impl Api {
     }
 }
 
+/// Where Pods would find an API that nobody serves.
+const UNSERVED_PORT: u16 = 443;
+
 /// How Pods reach the API.
 fn kubernetes_service() -> Value {
     json!({
@@ -75,7 +110,7 @@ fn kubernetes_service() -> Value {
             "type": "ClusterIP",
             "clusterIP": "10.96.0.1",
             "sessionAffinity": "None",
-            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": UNSERVED_PORT}],
         },
     })
 }

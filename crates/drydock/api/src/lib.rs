@@ -15,6 +15,7 @@
 //! | `write`, `patch`, `delete`, `admission` | writing |
 //! | `subresources` | scale, tokens, evictions, bindings, access reviews; `nodes`: logs and exec |
 //! | `definitions` | custom resource definitions come to life and end |
+//! | `expiry` | events end by themselves |
 //! | `present`, `response`, `failure` | the answer is written |
 //!
 //! **Always holds:** the store is the only state; what is kept beside it is derived from it. Bytes
@@ -31,6 +32,7 @@ mod bootstrap;
 mod call;
 mod definitions;
 mod delete;
+mod expiry;
 mod failure;
 mod gnostic;
 mod hooks;

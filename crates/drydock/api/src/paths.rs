@@ -89,7 +89,7 @@ impl Api {
             ["openapi", ..] => self.openapi(info, &parts, accept, headers),
             [".well-known", "openid-configuration"] => Ok(response::value(
                 StatusCode::OK,
-                &self.tokens().openid_configuration(host(headers)),
+                &self.tokens().openid_configuration(&self.address()),
                 &accept::JSON,
             )),
             ["openid", "v1", "jwks"] => {
@@ -101,6 +101,11 @@ impl Api {
             ["metrics"] => Ok(response::text(StatusCode::OK, self.metrics())),
             _ => Err(Failure::UnknownPath),
         }
+    }
+
+    /// The host and port by which others find this server; within the cluster, while it is not served.
+    fn address(&self) -> String {
+        self.served().get().map_or_else(|| "kubernetes.default.svc".to_owned(), ToString::to_string)
     }
 
     fn metrics(&self) -> String {
@@ -142,6 +147,7 @@ impl Api {
         let wanted = accept::negotiate(accept)?;
         let registry = self.registry();
         let aggregated = wanted.shape == Shape::Discovery;
+        let address = self.address();
         let content_type = if aggregated && parts.len() == 1 {
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         } else {
@@ -151,7 +157,7 @@ impl Api {
             let value = match parts {
                 ["api"] if aggregated => Some(discovery::aggregated(registry, true)),
                 ["apis"] if aggregated => Some(discovery::aggregated(registry, false)),
-                ["api"] => Some(discovery::api_versions(host(headers))),
+                ["api"] => Some(discovery::api_versions(&address)),
                 ["apis"] => Some(discovery::api_group_list(registry)),
                 ["api", version] => discovery::api_resource_list(registry, "", version),
                 ["apis", group] => discovery::api_group(registry, group),
@@ -162,7 +168,7 @@ impl Api {
         };
         let variant = match parts {
             _ if aggregated => "#aggregated",
-            ["api"] => host(headers),
+            ["api"] => &address,
             _ => "",
         };
         let key = format!("{}{variant}", info.path);
@@ -265,9 +271,4 @@ fn go_architecture() -> &'static str {
         "aarch64" => "arm64",
         other => other,
     }
-}
-
-/// The host and port that the client calls this server.
-fn host(headers: &HeaderMap) -> &str {
-    headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or("127.0.0.1:6443")
 }

@@ -1,6 +1,10 @@
 //! The server itself: what it holds, and the way of a request through it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use drydock_access::{Identity, Policy, Tokens};
@@ -76,6 +80,7 @@ struct Inner {
     installed: Installed,
     ending: Mutex<BTreeSet<String>>,
     documents: Documents,
+    served: OnceLock<SocketAddr>,
 }
 
 impl std::fmt::Debug for Api {
@@ -101,6 +106,7 @@ impl Api {
             installed: Installed::default(),
             ending: Mutex::default(),
             documents: Documents::default(),
+            served: OnceLock::new(),
         }));
         api.restore_definitions();
         api
@@ -128,6 +134,11 @@ impl Api {
     #[must_use]
     pub fn tokens(&self) -> &Tokens {
         &self.0.options.tokens
+    }
+
+    /// Where the API is served, once it is: the first address counts.
+    pub(crate) fn served(&self) -> &OnceLock<SocketAddr> {
+        &self.0.served
     }
 
     pub(crate) fn clock(&self) -> Clock {

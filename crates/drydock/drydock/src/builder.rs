@@ -120,7 +120,11 @@ impl Builder {
     /// The data directory can't be used, or there is no randomness for keys.
     pub async fn start(self) -> Result<Drydock, StartError> {
         let now = (self.clock)();
-        let options = self.history.map_or_else(Options::default, |history| Options { history });
+        let options = match self.history {
+            None => Options::default(),
+            Some(usize::MAX) => Options::unlimited(),
+            Some(history) => Options { history, ..Options::default() },
+        };
         let (store, credentials) = match self.memory {
             Memory::Empty => (Store::in_memory(options), Credentials::in_memory(now)?),
             Memory::Snapshot(snapshot) => {
@@ -153,6 +157,8 @@ impl Builder {
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
         };
+        let (expiry, stopping) = (link.api.clone(), link.stopping.clone());
+        link.tasks.spawn(async move { stopping.run_until_cancelled(expiry.expire_events()).await });
         if self.controllers {
             let options = drydock_controllers::Options {
                 root_ca: Some(authority.pem().to_owned()),

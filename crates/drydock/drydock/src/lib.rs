@@ -139,6 +139,12 @@ impl Drydock {
         let address = listener.local_addr().map_err(ServeError::Listener)?;
         let tls = self.authority.server(address.ip(), Timestamp::now())?;
         let served = *self.served.get_or_init(|| address);
+        let led = self.link.api.served_at(reached(served));
+        self.link.tasks.spawn(async move {
+            if let Err(error) = led.await {
+                tracing::warn!(%error, "Pods are not led to where the API is served");
+            }
+        });
         self.link.tasks.spawn(serve::serve(self.link.clone(), listener, Arc::new(tls)));
         tracing::debug!(%address, first = %served, "serving the API");
         Ok(address)
@@ -146,14 +152,7 @@ impl Drydock {
 
     /// Where the API is served, once it is: `https://127.0.0.1:6443`.
     pub fn url(&self) -> Option<String> {
-        self.served.get().map(|address| {
-            let ip = match address.ip() {
-                IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-                IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-                ip => ip,
-            };
-            format!("https://{}", SocketAddr::new(ip, address.port()))
-        })
+        self.served.get().map(|address| format!("https://{}", reached(*address)))
     }
 
     /// The certificate, in PEM, by which clients know the API.
@@ -202,6 +201,16 @@ impl Drydock {
         stopped.cancel();
         self.store.close();
     }
+}
+
+/// How a listener is reached from this machine.
+fn reached(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 impl Drop for Drydock {

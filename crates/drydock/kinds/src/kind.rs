@@ -107,12 +107,6 @@ impl Kind {
         }
     }
 
-    /// `Deployment.apps`, or `Pod`: how validation errors name the kind.
-    #[must_use]
-    pub fn qualified_kind(&self) -> String {
-        if self.group.is_empty() { self.kind.to_string() } else { format!("{}.{}", self.kind, self.group) }
-    }
-
     /// The store's name of the resource: `apps/deployments`, `/pods`. Both groups of events share one.
     #[must_use]
     pub fn resource_key(&self) -> Arc<str> {
@@ -361,12 +355,6 @@ impl Kind {
             Source::Builtin(row) => (row.rules.grace)(object),
             Source::Custom(_) => None,
         }
-    }
-
-    /// What is wrong with a name, if anything; the messages of Kubernetes.
-    #[must_use]
-    pub fn check_name(&self, name: &str) -> Vec<String> {
-        (self.name_rule())(name, false)
     }
 
     pub(crate) fn name_rule(&self) -> names::Rule {

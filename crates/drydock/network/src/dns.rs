@@ -5,16 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
-use hickory_proto::rr::DNSClass;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::names::{Found, Zone};
+use crate::names::{Found, TTL, Zone};
 use crate::view::View;
+use crate::wire::{self, Code, Reply, Unreadable};
+
+/// The class of all names there are.
+const INTERNET: u16 = 1;
 
 /// The longest question that is read over UDP: no honest one comes near.
 const LONGEST: usize = 4096;
@@ -57,34 +59,21 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, names: Arc<Names>) {
         while asking.try_join_next().is_some() {}
         // An error here is about a datagram that was sent before.
         let Ok((length, client)) = socket.recv_from(&mut buffer).await else { continue };
-        match names.answer(&buffer[..length]) {
-            Answer::Known(mut message) => {
-                if let Some(bytes) = fitting(&mut message) {
-                    let _ = socket.send_to(&bytes, client).await;
-                }
+        match names.answer(&buffer[..length], Carrier::Datagram) {
+            Answer::Known(answer) => {
+                let _ = socket.send_to(&answer, client).await;
             }
             Answer::Ask(refusal) => {
                 let (socket, names, question) = (socket.clone(), names.clone(), buffer[..length].to_vec());
                 asking.spawn(async move {
                     let _permit = names.busy.acquire().await;
-                    let answer = names.ask_by_datagram(&question).await.or_else(|| refusal.to_vec().ok());
-                    if let Some(answer) = answer {
-                        let _ = socket.send_to(&answer, client).await;
-                    }
+                    let answer = names.ask_by_datagram(&question).await.unwrap_or(refusal);
+                    let _ = socket.send_to(&answer, client).await;
                 });
             }
             Answer::None => {}
         }
     }
-}
-
-/// A message that fits into a datagram that the client takes: cut off, where it would not.
-fn fitting(message: &mut Message) -> Option<Vec<u8>> {
-    let bytes = message.to_vec().ok()?;
-    if bytes.len() <= usize::from(message.max_payload().max(512)) {
-        return Some(bytes);
-    }
-    message.truncate().to_vec().ok()
 }
 
 async fn answer_connections(listener: TcpListener, names: Arc<Names>) {
@@ -109,79 +98,59 @@ async fn answer_connections(listener: TcpListener, names: Arc<Names>) {
     }
 }
 
+/// What a question came by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    Datagram,
+    Connection,
+}
+
 /// What is to be said to a question.
 enum Answer {
     /// This.
-    Known(Message),
+    Known(Vec<u8>),
     /// What others say, or this when they say nothing.
-    Ask(Message),
+    Ask(Vec<u8>),
     /// Nothing: it is no question.
     None,
 }
 
 impl Names {
-    fn answer(&self, question: &[u8]) -> Answer {
-        let Ok(asked) = Message::from_vec(question) else {
-            return match question {
-                // Bit 7 of the third byte tells an answer from a question.
-                [high, low, flags, ..] if flags & 0x80 == 0 => Answer::Known(Message::error_msg(
-                    u16::from_be_bytes([*high, *low]),
-                    OpCode::Query,
-                    ResponseCode::FormErr,
-                )),
-                _ => Answer::None,
-            };
+    fn answer(&self, bytes: &[u8], carrier: Carrier) -> Answer {
+        let question = match wire::read(bytes) {
+            Ok(question) => question,
+            Err(Unreadable::Malformed(id)) => return Answer::Known(wire::malformed(id)),
+            Err(Unreadable::Noise) => return Answer::None,
         };
-        if asked.metadata.message_type != MessageType::Query {
-            return Answer::None;
-        }
-        let mut answer = Message::response(asked.metadata.id, asked.metadata.op_code);
-        answer.metadata.recursion_desired = asked.metadata.recursion_desired;
-        answer.metadata.recursion_available = true;
-        answer.add_queries(asked.queries.iter().cloned());
-        if asked.edns.is_some() {
-            let mut edns = Edns::new();
-            edns.set_max_payload(asked.max_payload().clamp(512, 4096));
-            answer.set_edns(edns);
-        }
-        let [query] = asked.queries.as_slice() else {
-            answer.metadata.response_code = ResponseCode::FormErr;
-            return Answer::Known(answer);
+        let limit = match carrier {
+            Carrier::Datagram => question.limit(),
+            Carrier::Connection => usize::from(u16::MAX),
         };
-        if asked.metadata.op_code != OpCode::Query {
-            answer.metadata.response_code = ResponseCode::NotImp;
-            return Answer::Known(answer);
+        let (reply, ask) = self.reply(&question);
+        let written = reply.write(&question, TTL, limit);
+        if ask { Answer::Ask(written) } else { Answer::Known(written) }
+    }
+
+    /// What is known here, and whether others know better.
+    fn reply(&self, question: &wire::Question<'_>) -> (Reply, bool) {
+        let refusal = |code| Reply { code, ..Reply::default() };
+        if question.operation != 0 {
+            return (refusal(Code::NotImplemented), false);
         }
-        if query.query_class != DNSClass::IN {
-            answer.metadata.response_code = ResponseCode::Refused;
-            return Answer::Known(answer);
+        if question.class != INTERNET {
+            return (refusal(Code::Refused), false);
         }
         let view = self.view.borrow().clone();
-        answer.metadata.authoritative = true;
-        match self.zone.find(&view, &query.name, query.query_type, usize::from(asked.metadata.id)) {
-            Found::Records(answers, more) => {
-                answer.add_answers(answers);
-                answer.add_additionals(more);
-            }
-            Found::Nothing => {
-                answer.add_authorities(self.zone.authority());
-            }
-            Found::Unknown => {
-                answer.metadata.response_code = ResponseCode::NXDomain;
-                answer.add_authorities(self.zone.authority());
-            }
-            Found::Elsewhere if self.upstream.is_empty() => {
-                // There is nothing outside.
-                answer.metadata.authoritative = false;
-                answer.metadata.response_code = ResponseCode::NXDomain;
-            }
-            Found::Elsewhere => {
-                answer.metadata.authoritative = false;
-                answer.metadata.response_code = ResponseCode::ServFail;
-                return Answer::Ask(answer);
-            }
+        let own = Reply { authoritative: true, ..Reply::default() };
+        let authorities = || vec![self.zone.authority()];
+        match self.zone.find(&view, &question.name, question.kind, usize::from(question.id)) {
+            Found::Records(answers, additionals) => (Reply { answers, additionals, ..own }, false),
+            Found::Nothing => (Reply { authorities: authorities(), ..own }, false),
+            Found::Unknown => (Reply { code: Code::NoSuchName, authorities: authorities(), ..own }, false),
+            // There is nothing outside.
+            Found::Elsewhere if self.upstream.is_empty() => (refusal(Code::NoSuchName), false),
+            Found::Elsewhere => (refusal(Code::Failed), true),
         }
-        Answer::Known(answer)
     }
 
     /// What others say, one after another until one says something.
@@ -226,17 +195,12 @@ impl Names {
     /// Answers the questions of one connection, one after another.
     async fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
         while let Some(question) = timeout(IDLE, read_framed(&mut stream)).await?? {
-            let bytes = match self.answer(&question) {
-                Answer::Known(answer) => answer.to_vec().ok(),
-                Answer::Ask(refusal) => {
-                    self.ask_by_connection(&question).await.or_else(|| refusal.to_vec().ok())
-                }
+            let answer = match self.answer(&question, Carrier::Connection) {
+                Answer::Known(answer) => answer,
+                Answer::Ask(refusal) => self.ask_by_connection(&question).await.unwrap_or(refusal),
                 Answer::None => return Ok(()),
             };
-            match bytes {
-                Some(bytes) => write_framed(&mut stream, &bytes).await?,
-                None => return Ok(()),
-            }
+            write_framed(&mut stream, &answer).await?;
         }
         Ok(())
     }

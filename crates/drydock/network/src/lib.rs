@@ -30,6 +30,7 @@ mod proxy;
 mod tcp;
 mod udp;
 mod view;
+mod wire;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -10,13 +10,11 @@
 
 use std::net::Ipv4Addr;
 
-use hickory_proto::rr::rdata::{A, CNAME, NS, PTR, SOA, SRV, TXT};
-use hickory_proto::rr::{Name, RData, Record, RecordType};
-
 use crate::view::{Endpoint, Service, ServiceName, View};
+use crate::wire::{Data, Kind, Record};
 
-/// How long an answer may be kept: short, since endpoints come and go.
-const TTL: u32 = 5;
+/// How long an answer may be kept, in seconds: short, since endpoints come and go.
+pub(crate) const TTL: u32 = 5;
 
 /// The version of the specification that is followed.
 const VERSION: &str = "1.1.0";
@@ -38,30 +36,30 @@ pub(crate) enum Found {
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
     domain: String,
-    apex: Name,
 }
 
 impl Zone {
     /// The zone of a domain, if it is one.
     pub(crate) fn new(domain: &str) -> Option<Self> {
         let domain = domain.trim_end_matches('.').to_ascii_lowercase();
-        let apex = Name::from_ascii(format!("{domain}.")).ok().filter(|apex| !apex.is_root())?;
-        Some(Self { domain, apex })
+        let good = |label: &str| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        };
+        (domain.len() < 200 && domain.split('.').all(good)).then_some(Self { domain })
     }
 
     /// What goes with the answer that there is no answer, so that it may be kept.
-    pub(crate) fn authority(&self) -> Option<Record> {
-        let of = |label: &str| self.apex.prepend_label(label).ok();
-        let soa = SOA::new(of("dns")?, of("hostmaster")?, 1, 7200, 1800, 86_400, TTL);
-        Some(Record::from_rdata(self.apex.clone(), TTL, RData::SOA(soa)))
+    pub(crate) fn authority(&self) -> Record {
+        let (server, person) = (format!("dns.{}", self.domain), format!("hostmaster.{}", self.domain));
+        Record { name: self.domain.clone(), data: Data::Soa(server, person, TTL) }
     }
 
     /// Answers a question. `turn` decides which of several answers comes first.
-    pub(crate) fn find(&self, view: &View, name: &Name, kind: RecordType, turn: usize) -> Found {
-        let text = name.to_ascii().to_ascii_lowercase();
-        let text = text.trim_end_matches('.');
-        if text.ends_with(".in-addr.arpa") {
-            return self.reverse(view, name, text, kind);
+    pub(crate) fn find(&self, view: &View, name: &str, kind: Kind, turn: usize) -> Found {
+        let text = name.to_ascii_lowercase();
+        if let Some(digits) = text.strip_suffix(".in-addr.arpa") {
+            return self.reverse(view, name, digits, kind);
         }
         let Some(prefix) = text.strip_suffix(self.domain.as_str()) else { return Found::Elsewhere };
         let labels: Vec<&str> = match prefix.strip_suffix('.') {
@@ -72,10 +70,8 @@ impl Zone {
         let asked = Asked { zone: self, view, name, kind, turn };
         match labels.as_slice() {
             [] => asked.apex(),
-            ["dns-version"] => {
-                asked.only(RecordType::TXT, || vec![RData::TXT(TXT::new(vec![VERSION.to_owned()]))])
-            }
-            ["dns"] | ["svc"] | ["pod"] => Found::Nothing,
+            ["dns-version"] => asked.only(Kind::TXT, [Data::Txt(VERSION)]),
+            ["dns" | "svc" | "pod"] => Found::Nothing,
             [namespace, "svc" | "pod"] => asked.namespace(namespace),
             [address, namespace, "pod"] => asked.pod(address, namespace),
             [service, namespace, "svc"] => asked.service(service, namespace),
@@ -89,34 +85,31 @@ impl Zone {
         }
     }
 
-    fn reverse(&self, view: &View, name: &Name, text: &str, kind: RecordType) -> Found {
-        let digits = text.trim_end_matches(".in-addr.arpa").split('.').rev();
-        let Ok(address) = digits.collect::<Vec<_>>().join(".").parse::<Ipv4Addr>() else {
-            return Found::Elsewhere;
-        };
+    fn reverse(&self, view: &View, name: &str, digits: &str, kind: Kind) -> Found {
+        let digits: Vec<&str> = digits.split('.').rev().collect();
+        let Ok(address) = digits.join(".").parse::<Ipv4Addr>() else { return Found::Elsewhere };
         let mut names = Vec::new();
         for (service_name, service) in &view.services {
             let own = self.of_service(service_name);
             if service.addresses.contains(&address) {
-                names.extend(own);
+                names.push(own);
             } else if service.is_headless() {
                 let endpoints = service.endpoints.iter().filter(|one| one.ready && one.address == address);
-                names.extend(endpoints.filter_map(|one| own.as_ref()?.prepend_label(host_of(one)).ok()));
+                names.extend(endpoints.map(|one| format!("{}.{own}", host_of(one))));
             }
         }
         match (names.is_empty(), kind) {
             (true, _) => Found::Elsewhere,
-            (false, RecordType::PTR | RecordType::ANY) => {
-                let record = |target| Record::from_rdata(name.clone(), TTL, RData::PTR(PTR(target)));
+            (false, Kind::PTR | Kind::ANY) => {
+                let record = |target| Record { name: name.to_owned(), data: Data::Ptr(target) };
                 Found::Records(names.into_iter().map(record).collect(), Vec::new())
             }
             _ => Found::Nothing,
         }
     }
 
-    fn of_service(&self, name: &ServiceName) -> Option<Name> {
-        let service = self.apex.prepend_label("svc").ok()?;
-        service.prepend_label(&*name.namespace).ok()?.prepend_label(&*name.name).ok()
+    fn of_service(&self, name: &ServiceName) -> String {
+        format!("{}.{}.svc.{}", name.name, name.namespace, self.domain)
     }
 }
 
@@ -132,40 +125,36 @@ fn host_of(endpoint: &Endpoint) -> String {
 struct Asked<'a> {
     zone: &'a Zone,
     view: &'a View,
-    name: &'a Name,
-    kind: RecordType,
+    name: &'a str,
+    kind: Kind,
     turn: usize,
 }
 
 impl Asked<'_> {
-    fn wants(&self, kind: RecordType) -> bool {
-        self.kind == kind || self.kind == RecordType::ANY
+    fn wants(&self, kind: Kind) -> bool {
+        self.kind == kind || self.kind == Kind::ANY
     }
 
     /// A name that has answers of one kind only.
-    fn only(&self, kind: RecordType, answers: impl FnOnce() -> Vec<RData>) -> Found {
+    fn only(&self, kind: Kind, answers: impl IntoIterator<Item = Data>) -> Found {
         if !self.wants(kind) {
             return Found::Nothing;
         }
-        let mut answers = answers();
+        let record = |data| Record { name: self.name.to_owned(), data };
+        let mut answers: Vec<Record> = answers.into_iter().map(record).collect();
         let first = self.turn.checked_rem(answers.len()).unwrap_or(0);
         answers.rotate_left(first);
-        let record = |data| Record::from_rdata(self.name.clone(), TTL, data);
-        Found::Records(answers.into_iter().map(record).collect(), Vec::new())
+        Found::Records(answers, Vec::new())
     }
 
     fn addresses(&self, addresses: impl IntoIterator<Item = Ipv4Addr>) -> Found {
-        self.only(RecordType::A, || addresses.into_iter().map(|one| RData::A(A(one))).collect())
+        self.only(Kind::A, addresses.into_iter().map(Data::A))
     }
 
     fn apex(&self) -> Found {
-        let authority = self.zone.authority().filter(|_| self.wants(RecordType::SOA));
-        match (authority, self.kind) {
-            (Some(soa), _) => Found::Records(vec![soa], Vec::new()),
-            (None, RecordType::NS) => self.only(RecordType::NS, || {
-                self.zone.apex.prepend_label("dns").into_iter().map(|name| RData::NS(NS(name))).collect()
-            }),
-            _ => Found::Nothing,
+        match self.kind {
+            Kind::NS => self.only(Kind::NS, [Data::Ns(format!("dns.{}", self.zone.domain))]),
+            _ => self.only(Kind::SOA, [self.zone.authority().data]),
         }
     }
 
@@ -192,31 +181,25 @@ impl Asked<'_> {
         if let Some(external) = &service.external_name {
             return self.alias(external);
         }
+        if service.is_headless() && !service.endpoints.iter().any(|one| one.ready) {
+            return Found::Unknown;
+        }
+        if self.kind == Kind::SRV {
+            return self.ports(&name, service, |_, _| true);
+        }
         if service.is_headless() {
-            let ready: Vec<_> = service.endpoints.iter().filter(|one| one.ready).collect();
-            return match (ready.is_empty(), self.kind) {
-                (true, _) => Found::Unknown,
-                (false, RecordType::SRV) => self.ports(&name, service, |_, _| true),
-                (false, _) => self.addresses(ready.iter().map(|one| one.address)),
-            };
+            let ready = service.endpoints.iter().filter(|one| one.ready);
+            return self.addresses(ready.map(|one| one.address));
         }
-        match self.kind {
-            RecordType::SRV => self.ports(&name, service, |_, _| true),
-            _ => self.addresses(service.addresses.iter().copied()),
-        }
+        self.addresses(service.addresses.iter().copied())
     }
 
-    /// Another name; what that one means is added when it is of this cluster, too.
+    /// Another name; what that one means is added when it is a Service of this cluster, too.
     fn alias(&self, external: &str) -> Found {
-        let Ok(target) = Name::from_ascii(format!("{}.", external.trim_end_matches('.'))) else {
-            return Found::Nothing;
-        };
-        let alias = RData::CNAME(CNAME(target.clone()));
-        let mut records = vec![Record::from_rdata(self.name.clone(), TTL, alias)];
-        let followed = self.wants(RecordType::A) && !external.eq_ignore_ascii_case(&self.name.to_ascii());
-        if followed
-            && let Some((_, service)) = self.target(&target)
-            && service.external_name.is_none()
+        let target = external.trim_end_matches('.').to_ascii_lowercase();
+        let mut records = vec![Record { name: self.name.to_owned(), data: Data::Cname(target.clone()) }];
+        if self.kind != Kind::CNAME
+            && self.service_at(&target).is_some_and(|service| service.external_name.is_none())
             && let Found::Records(more, _) = self.zone.find(self.view, &target, self.kind, self.turn)
         {
             records.extend(more);
@@ -225,12 +208,10 @@ impl Asked<'_> {
     }
 
     /// The Service that a name is, if it is one.
-    fn target(&self, name: &Name) -> Option<(ServiceName, &Service)> {
-        let text = name.to_ascii().to_ascii_lowercase();
-        let prefix =
-            text.trim_end_matches('.').strip_suffix(self.zone.domain.as_str())?.strip_suffix(".svc.")?;
+    fn service_at(&self, name: &str) -> Option<&Service> {
+        let prefix = name.strip_suffix(self.zone.domain.as_str())?.strip_suffix(".svc.")?;
         let (service, namespace) = prefix.split_once('.')?;
-        self.get(service, namespace)
+        self.get(service, namespace).map(|(_, service)| service)
     }
 
     fn port(&self, port: &str, protocol: &str, service: &str, namespace: &str) -> Found {
@@ -239,42 +220,39 @@ impl Asked<'_> {
         if !service.ports.iter().any(|one| matches(&one.name, one.protocol.word())) {
             return Found::Unknown;
         }
-        if self.wants(RecordType::SRV) { self.ports(&name, service, matches) } else { Found::Nothing }
+        if self.wants(Kind::SRV) { self.ports(&name, service, matches) } else { Found::Nothing }
     }
 
     /// The ports of a Service that pass the filter, as SRV records with the addresses of those they name.
     fn ports(&self, name: &ServiceName, service: &Service, filter: impl Fn(&str, &str) -> bool) -> Found {
-        let Some(own) = self.zone.of_service(name) else { return Found::Unknown };
-        let mut targets: Vec<(u16, Name, Ipv4Addr)> = Vec::new();
+        let own = self.zone.of_service(name);
+        let mut targets: Vec<(u16, String, Ipv4Addr)> = Vec::new();
         for port in service.ports.iter().filter(|port| filter(&port.name, port.protocol.word())) {
             if !service.is_headless() {
                 targets.extend(service.addresses.iter().map(|address| (port.port, own.clone(), *address)));
                 continue;
             }
             for endpoint in service.endpoints.iter().filter(|one| one.ready) {
-                let own_port = endpoint
-                    .ports
-                    .iter()
-                    .find(|(name, protocol, _)| *name == port.name && *protocol == port.protocol);
-                if let (Some((_, _, number)), Ok(target)) = (own_port, own.prepend_label(host_of(endpoint))) {
-                    targets.push((*number, target, endpoint.address));
+                let same = |(name, protocol, _): &&(Box<str>, _, u16)| {
+                    *name == port.name && *protocol == port.protocol
+                };
+                if let Some((_, _, number)) = endpoint.ports.iter().find(same) {
+                    targets.push((*number, format!("{}.{own}", host_of(endpoint)), endpoint.address));
                 }
             }
         }
         if targets.is_empty() {
             return Found::Unknown;
         }
-        let weight = u16::try_from(100 / targets.len().max(1)).unwrap_or(1).max(1);
-        let srv = |(port, target, _): &(u16, Name, Ipv4Addr)| {
-            let data = RData::SRV(SRV::new(0, weight, *port, target.clone()));
-            Record::from_rdata(self.name.clone(), TTL, data)
+        let weight = u16::try_from(100 / targets.len()).unwrap_or(1).max(1);
+        let srv = |(port, target, _): &(u16, String, Ipv4Addr)| Record {
+            name: self.name.to_owned(),
+            data: Data::Srv(weight, *port, target.clone()),
         };
         let records = targets.iter().map(srv).collect();
         targets.sort_by(|a, b| a.1.cmp(&b.1).then(a.2.cmp(&b.2)));
         targets.dedup_by(|a, b| a.1 == b.1 && a.2 == b.2);
-        let address = |(_, target, address): (u16, Name, Ipv4Addr)| {
-            Record::from_rdata(target, TTL, RData::A(A(address)))
-        };
+        let address = |(_, name, address): (u16, String, Ipv4Addr)| Record { name, data: Data::A(address) };
         Found::Records(records, targets.into_iter().map(address).collect())
     }
 

@@ -253,7 +253,13 @@ impl Node {
             }
         };
         let work = async {
-            tokio::join!(shared.live(), pods::dispatch(&shared, adopted, &shutdown), events, server);
+            tokio::join!(
+                shared.live(),
+                pods::dispatch(&shared, adopted, &shutdown),
+                logs::rotate::keep_small(&shared),
+                events,
+                server,
+            );
         };
         shutdown.run_until_cancelled(work).await;
         shared.pods.lock().clear();

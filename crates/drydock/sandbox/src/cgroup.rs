@@ -38,7 +38,7 @@ impl Controller {
 }
 
 /// Where groups are made: a directory for each controller. With v2 they are all the same one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cgroups {
     unified: bool,
     parents: BTreeMap<Controller, PathBuf>,
@@ -120,6 +120,11 @@ impl Cgroups {
         let mut directories: Vec<PathBuf> = self.parents.values().cloned().collect();
         directories.dedup();
         directories
+    }
+
+    /// Where this process stepped aside to; it can be removed once no process is in it.
+    pub fn aside(&self) -> Option<&Path> {
+        self.aside.as_deref()
     }
 
     /// Undoes stepping aside, once this host's groups are gone.

@@ -8,27 +8,23 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::abilities::Abilities;
-use crate::cgroup::{self, Cgroups};
+use crate::cgroup::Cgroups;
 use crate::config::{Cidr, PodConfig};
 use crate::enter::{Entered, Users};
 use crate::error::Error;
 use crate::keeper;
-use crate::netlink::Netlink;
 use crate::network::{self, Addresses};
 use crate::pod::Pod;
 use crate::process::Process;
 use crate::protocol::{KeeperRequest, PodAnswer, PodSetup};
-use crate::state::{self, HostRecord, InitRecord, Layout, PodRecord, UplinkRecord};
-use crate::wire::{self, Line};
-
-/// How long the kernel may take to let go of what a process held.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::state::{self, HostRecord, Layout, PodRecord, UplinkRecord};
+use crate::sweep;
+use crate::wire::Line;
 
 /// What a host is made of.
 #[derive(Clone, Debug)]
@@ -91,17 +87,21 @@ impl Host {
         let Entered { state_dir, resumed, root, users, outside, lock } = entered;
         let layout = Layout { root: state_dir };
         if !resumed {
-            sweep(&layout, outside.as_ref())?;
+            sweep::everything(&layout, outside.as_ref())?;
         }
         fs::create_dir_all(layout.pods()).map_err(Error::machine("making the pods' directory"))?;
         let earlier: Option<HostRecord> = resumed.then(|| state::read(&layout.host()).ok()).flatten();
         let range = earlier.as_ref().map_or(options.pod_cidr, |record| record.pod_cidr);
 
-        let cgroups = Cgroups::open(&cgroup_name(&layout.root), root);
+        // An earlier run's are where that run was, which may be elsewhere than this one.
+        let cgroups = match earlier.as_ref().and_then(|record| record.cgroups.clone()) {
+            Some(groups) => Ok(groups),
+            None => Cgroups::open(&cgroup_name(&layout.root), root),
+        };
         let wanted = options.uplink.filter(|_| root);
         let mut record = HostRecord {
             keeper: None,
-            cgroups: cgroups.as_ref().map(Cgroups::directories).unwrap_or_default(),
+            cgroups: cgroups.as_ref().ok().cloned(),
             uplink: wanted.as_ref().map(|name| UplinkRecord { name: name.clone(), index: None }),
             pod_cidr: range,
         };
@@ -280,7 +280,7 @@ impl Host {
     pub async fn close(self) -> Result<(), Error> {
         let inner = self.inner;
         blocking(move || {
-            sweep(&inner.layout, inner.outside.as_ref())?;
+            sweep::everything(&inner.layout, inner.outside.as_ref())?;
             if let Some(groups) = &inner.cgroups {
                 groups.step_back();
             }
@@ -380,98 +380,4 @@ fn start_keeper(
         .spawn(move || child.wait())
         .map_err(failed())?;
     Ok((process, stdin))
-}
-
-/// Ends and removes what a state directory records.
-fn sweep(layout: &Layout, outside: Option<&OwnedFd>) -> Result<(), Error> {
-    let record: Option<HostRecord> = state::read(&layout.host()).ok();
-    if let Some(keeper) =
-        record.as_ref().and_then(|record| record.keeper.as_ref()).filter(|keeper| keeper.alive())
-    {
-        // It ends its pods too, also one whose init has not been written down yet.
-        let ended = keeper::connect(&layout.root, "keeper.sock").and_then(|line| {
-            line.set_read_timeout(Some(PATIENCE))?;
-            wire::send(&line, &KeeperRequest::Shutdown, &[])?;
-            wire::receive::<()>(&line).map(drop)
-        });
-        if let Err(error) = ended {
-            tracing::warn!(%error, "the keeper does not answer; it is killed");
-        }
-        if !keeper.kill(PATIENCE) {
-            return Err(Error::machine("ending the keeper")(io::ErrorKind::TimedOut.into()));
-        }
-    }
-    for id in state::names(&layout.pods()).map_err(Error::machine("reading the pods"))? {
-        tear_down(layout, &id, None)?;
-    }
-    if let Some(record) = record {
-        for directory in &record.cgroups {
-            remove_cgroup(directory)?;
-        }
-        if let (Some(uplink), Some(outside)) = (&record.uplink, outside) {
-            network::remove_uplink(&uplink.name, uplink.index, outside)
-                .map_err(Error::machine(format!("removing the link {}", uplink.name)))?;
-        }
-    }
-    for name in ["host.json", "keeper.sock", "keeper.log", "host.new"] {
-        match fs::remove_file(layout.root.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::machine(format!("removing {name}"))(error));
-            }
-            _ => {}
-        }
-    }
-    state::remove_all(&layout.pods()).map_err(Error::machine("removing the pods' directory"))
-}
-
-/// Ends a pod's processes and removes all that is its own.
-pub(crate) fn tear_down(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), Error> {
-    if let Ok(init) = state::read::<InitRecord>(&layout.init_record(id))
-        && !init.process.kill(PATIENCE)
-    {
-        return Err(Error::machine(format!("ending pod {id}"))(io::ErrorKind::TimedOut.into()));
-    }
-    if let Some(link) = link {
-        // The kernel removes it with the pod's network namespace too, but some time later.
-        let removed = Netlink::open().and_then(|node| match node.index(link)? {
-            Some(index) => node.delete(index),
-            None => Ok(()),
-        });
-        match removed {
-            Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()) => {
-                return Err(Error::machine(format!("removing the link {link}"))(error));
-            }
-            _ => {}
-        }
-    }
-    for name in state::names(&layout.volumes(id)).map_err(Error::machine("reading volumes"))? {
-        match rustix::mount::unmount(layout.volumes(id).join(&name), rustix::mount::UnmountFlags::DETACH) {
-            // Mounted by an earlier run, in a namespace that is gone.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-            Err(error) => {
-                return Err(Error::machine(format!("unmounting volume {name} of pod {id}"))(error.into()));
-            }
-        }
-    }
-    if let Ok(record) = state::read::<PodRecord>(&layout.pod_record(id)) {
-        for directory in &record.cgroups {
-            remove_cgroup(directory)?;
-        }
-    }
-    state::remove_all(&layout.pod(id)).map_err(Error::machine(format!("removing the files of pod {id}")))
-}
-
-/// Removes a cgroup. The kernel takes a moment to notice that the last process is gone.
-pub(crate) fn remove_cgroup(directory: &Path) -> Result<(), Error> {
-    let start = Instant::now();
-    loop {
-        match cgroup::remove(directory) {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            other => {
-                return other.map_err(Error::machine(format!("removing the cgroup {}", directory.display())));
-            }
-        }
-    }
 }

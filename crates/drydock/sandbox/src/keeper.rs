@@ -5,8 +5,8 @@
 //! anew. It holds the node's namespaces while the node is away. What it does is so little that it has no reason to
 //! fail: it forks on request, reaps, and ends.
 //!
-//! A mortal keeper ends its pods and itself when the node's end of its standard input closes, whatever ended
-//! the node. A lasting one waits for the next node.
+//! A mortal keeper ends its pods, removes what was made for them, and ends itself when the node's end of its
+//! standard input closes, whatever ended the node. A lasting one waits for the next node.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -24,6 +24,8 @@ use rustix::fs::{Mode, OFlags};
 use crate::init;
 use crate::process::{self, Side};
 use crate::protocol::KeeperRequest;
+use crate::state::{self, Layout};
+use crate::sweep;
 use crate::wire;
 
 /// The first argument that makes a program the keeper; see [`crate::hook`].
@@ -33,7 +35,7 @@ pub(crate) const ARGUMENT: &str = "sandbox-keeper";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Is the keeper until it is told to end.
-pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
+pub(crate) fn run(directory: &Path, mortal: bool) -> io::Result<()> {
     let _leader_already = nix::unistd::setsid();
     let _name_is_a_kindness = nix::sys::prctl::set_name(c"drydock-keeper");
     let mut mask = SigSet::empty();
@@ -43,7 +45,7 @@ pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
     // Inits hold the reading end: it ends when the keeper does.
     let (inits_lifeline, _held) = io::pipe()?;
-    let listener = listen(state, "keeper.sock")?;
+    let listener = listen(directory, "keeper.sock")?;
     std::io::stdout().write_all(b"ready\n")?;
     std::io::stdout().flush()?;
     rustix::stdio::dup2_stdout(std::io::stderr())?;
@@ -69,7 +71,9 @@ pub(crate) fn run(state: &Path, mortal: bool) -> io::Result<()> {
             lifeline = false;
             if mortal {
                 end(&mut inits);
-                return Ok(());
+                let layout = Layout { root: directory.to_owned() };
+                let record = state::read(&layout.host()).ok();
+                return sweep::remains(&layout, record.as_ref(), None).map_err(io::Error::other);
             }
         }
         if ready.first() == Some(&true) {

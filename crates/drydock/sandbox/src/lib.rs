@@ -20,7 +20,8 @@
 //! # Guarantees
 //!
 //! - Pods don't depend on the process that made them. With [`Options::outlive`] they run on when it ends, and the
-//!   next one finds them with their logs and exit codes; without, they end with it, however it ended.
+//!   next one finds them with their logs and exit codes; without, they end with it, however it ended,
+//!   and what was made for them goes too.
 //! - Nothing is left behind: after [`Pod::stop`] no process, mount, namespace, link, cgroup or file of the pod;
 //!   after [`Host::close`] none of the host. What a crash leaves, the next [`Host::open`] ends and removes, and
 //!   only that: processes are known by number, start time and boot.
@@ -59,6 +60,7 @@ mod protocol;
 mod rootfs;
 mod spawn;
 mod state;
+mod sweep;
 mod wire;
 
 pub use abilities::{Abilities, Ability};

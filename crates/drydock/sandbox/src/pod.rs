@@ -10,9 +10,10 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::config::{ContainerConfig, PodConfig};
 use crate::container::Container;
 use crate::error::Error;
-use crate::host::{Host, blocking, remove_cgroup, tear_down};
+use crate::host::{Host, blocking};
 use crate::protocol::{ContainerSetup, Done, InitRequest, Started};
 use crate::state::{self, InitRecord, PodRecord};
+use crate::sweep;
 use crate::wire::Line;
 
 /// A pod of a host. Clones are the same pod; dropping one does nothing to it.
@@ -206,7 +207,7 @@ impl Pod {
         let pod = self.clone();
         blocking(move || {
             let host = &pod.inner.host.inner;
-            tear_down(&host.layout, pod.id(), Some(&pod.inner.record.link))
+            sweep::pod(&host.layout, pod.id(), Some(&pod.inner.record.link))
         })
         .await?;
         self.inner.host.inner.addresses.lock().give_back(self.address());
@@ -220,7 +221,7 @@ impl Pod {
             let host = &pod.inner.host.inner;
             if let Some(groups) = &host.cgroups {
                 for directory in groups.existing(pod.id(), &id).all() {
-                    remove_cgroup(&directory)?;
+                    sweep::group(&directory)?;
                 }
             }
             state::remove_all(&host.layout.container(pod.id(), &id))

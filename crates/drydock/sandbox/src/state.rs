@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::cgroup::Cgroups;
 use crate::config::{Cidr, PodConfig};
 use crate::process::Process;
 
@@ -28,8 +29,8 @@ use crate::process::Process;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct HostRecord {
     pub keeper: Option<Process>,
-    /// Directories of cgroups that this host made; everything below them is its own.
-    pub cgroups: Vec<PathBuf>,
+    /// The cgroups that this host made; everything below them is its own.
+    pub cgroups: Option<Cgroups>,
     /// The link in the machine's own network namespace.
     pub uplink: Option<UplinkRecord>,
     pub pod_cidr: Cidr,

@@ -42,12 +42,24 @@ pub struct Options {
     /// How many events are kept for watches to resume from and older revisions to be listed at. `usize::MAX`
     /// keeps all of them.
     pub history: usize,
+    /// How many bytes of values are kept that are values no more: of objects as they were before a change, and
+    /// of deleted ones. The oldest events go first, whatever their number.
+    pub history_bytes: usize,
+}
+
+impl Options {
+    /// Nothing is ever forgotten, unless it is [asked for](Store::compact).
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Options { history: usize::MAX, history_bytes: usize::MAX }
+    }
 }
 
 impl Default for Options {
-    /// Some minutes of a busy small cluster: a client that was away for longer lists anew.
+    /// Some minutes of a busy small cluster: a client that was away for longer lists anew. The largest objects
+    /// are some megabytes, so that the history of a few of them changing all the time stays within bounds.
     fn default() -> Self {
-        Options { history: 8192 }
+        Options { history: 8192, history_bytes: 64 << 20 }
     }
 }
 
@@ -72,7 +84,7 @@ pub(crate) struct Shared {
 impl Store {
     /// An empty store that is gone with its last handle.
     pub fn in_memory(options: Options) -> Store {
-        Store::over(State::new(options.history), None)
+        Store::over(State::new(&options), None)
     }
 
     /// The store kept in `dir`, which is made when it isn't there. One process at a time.
@@ -81,14 +93,14 @@ impl Store {
     /// The directory is in use, can't be read or written, or holds something other than an intact log. An
     /// unfinished last write is no error: it was never acknowledged, and is dropped with a warning.
     pub fn open(dir: &Path, options: Options) -> Result<Store, OpenError> {
-        let mut state = State::new(options.history);
+        let mut state = State::new(&options);
         let log = log::Log::open(dir, &mut state)?;
         Ok(Store::over(state, Some(log)))
     }
 
     /// A store in memory that begins as `snapshot` was: same objects, same revision, no history before it.
     pub fn from_snapshot(snapshot: Snapshot, options: Options) -> Store {
-        Store::over(State::restored(snapshot, options.history), None)
+        Store::over(State::restored(snapshot, &options), None)
     }
 
     fn over(state: State, log: Option<log::Log>) -> Store {

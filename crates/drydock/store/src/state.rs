@@ -12,6 +12,7 @@ use std::task::Waker;
 use imbl::OrdMap;
 use parking_lot::Mutex;
 
+use crate::Options;
 use crate::object::{Event, EventKind, Key, Listing, Page, Range, Revision, Stored};
 use crate::watch::Waiting;
 
@@ -77,27 +78,32 @@ pub(crate) struct State {
     /// The resources of the events that are kept, oldest first: in this order they are forgotten.
     order: VecDeque<Arc<str>>,
     history: usize,
+    history_bytes: usize,
+    /// What the kept events hold of values that are values no more.
+    held: usize,
     /// Commits are counted from here.
     started: Revision,
     closed: bool,
 }
 
 impl State {
-    pub(crate) fn new(history: usize) -> State {
+    pub(crate) fn new(options: &Options) -> State {
         State {
             revision: Revision(1),
             oldest: Revision(1),
             shelves: HashMap::new(),
             order: VecDeque::new(),
             // An event has to be kept at least until its watchers, who are woken after it, had a look.
-            history: history.max(1),
+            history: options.history.max(1),
+            history_bytes: options.history_bytes,
+            held: 0,
             started: Revision(1),
             closed: false,
         }
     }
 
-    pub(crate) fn restored(snapshot: Snapshot, history: usize) -> State {
-        let mut state = State::new(history);
+    pub(crate) fn restored(snapshot: Snapshot, options: &Options) -> State {
+        let mut state = State::new(options);
         state.start_at(snapshot.revision);
         for (resource, objects) in snapshot.shelves {
             let changed = objects.values().map(|object| object.revision).max().unwrap_or_default();
@@ -176,8 +182,9 @@ impl State {
         let wakers = shelf.waiting.get_mut().take_for(&key.namespace);
         self.order.push_back(Arc::clone(&key.resource));
         self.revision = event.revision;
+        self.held = self.held.saturating_add(held_by(&event));
         shelf.events.push_back(event);
-        while self.order.len() > self.history {
+        while self.order.len() > self.history || (self.held > self.history_bytes && self.order.len() > 1) {
             self.forget_oldest();
         }
         wakers
@@ -203,6 +210,7 @@ impl State {
         {
             shelf.forgotten = event.revision;
             self.oldest = event.revision;
+            self.held = self.held.saturating_sub(held_by(&event));
         }
     }
 
@@ -249,6 +257,12 @@ impl Shelf {
         }
         objects
     }
+}
+
+/// The bytes that go when the event is forgotten: the value that it ended, and a deleted object's last.
+fn held_by(event: &Event) -> usize {
+    let last = if event.kind == EventKind::Deleted { event.object.value.len() } else { 0 };
+    event.previous.as_ref().map_or(0, |previous| previous.value.len()) + last
 }
 
 fn place_of(key: &Key) -> (Arc<str>, Arc<str>) {

@@ -8,6 +8,7 @@ mod cluster;
 mod crud;
 mod definitions;
 mod deleting;
+mod expiring;
 mod hooks;
 mod patching;
 mod paths;

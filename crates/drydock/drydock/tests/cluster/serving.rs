@@ -40,6 +40,10 @@ async fn a_written_kubeconfig_is_all_a_client_needs() {
         let entry =
             drydock.requests().entries().into_iter().find(|entry| entry.verb.as_str() == "create").unwrap();
         assert_eq!(entry.user, drydock::ADMIN);
+        // HTTP/2 has no `Host`; what the server says of itself is where it is.
+        let request = http::Request::get("/.well-known/openid-configuration").body(Vec::new()).unwrap();
+        let known: serde_json::Value = api.into_client().request(request).await.unwrap();
+        assert_eq!(known["jwks_uri"], format!("{}/openid/v1/jwks", drydock.url().unwrap()));
     }
 }
 

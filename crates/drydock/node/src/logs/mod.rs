@@ -1,6 +1,8 @@
 //! Where containers' logs are, and how they are read.
 
+pub(crate) mod lines;
 pub(crate) mod rotate;
+pub(crate) mod stream;
 
 use std::path::{Path, PathBuf};
 

@@ -11,6 +11,8 @@ use super::phase;
 
 /// How long a container has to end by itself where nothing is said; Kubernetes' default.
 const GRACE: i64 = 30;
+/// What a pod still gets that was taken from the API without being asked to end.
+const FORCED: i64 = 2;
 /// Pulling again waits this long, doubling.
 const PULL_FIRST: SignedDuration = SignedDuration::from_secs(10);
 const PULL_LONGEST: SignedDuration = SignedDuration::from_secs(300);
@@ -104,7 +106,10 @@ fn deadline(pod: &Pod, spec: &PodSpec, observed: &Observed) -> Option<Timestamp>
 /// Everything ends: first what the pod is for, then what served it, then its place.
 fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mut Next) {
     let asked = pod.metadata.deletion_grace_period_seconds.filter(|_| pod.metadata.deletion_timestamp.is_some());
-    let grace = asked.or(spec.termination_grace_period_seconds).unwrap_or(GRACE);
+    let mut grace = asked.or(spec.termination_grace_period_seconds).unwrap_or(GRACE);
+    if observed.absent {
+        grace = grace.min(FORCED);
+    }
     let mains = spec.containers.iter().chain(init_containers(spec).iter().filter(|init| !is_sidecar(init)));
     let sidecars = init_containers(spec).iter().rev().filter(|init| is_sidecar(init));
     let running = |container: &&Container| observed.of(&container.name).is_some_and(Seen::is_running);

@@ -179,16 +179,23 @@ impl Worker {
         if let (Some(new), old) = (hurried(&sight.pod), hurried(&self.pod))
             && old.is_none_or(|old| new < old)
         {
-            // Less time than before: whoever is being stopped is stopped anew, without what was begun.
-            for (name, stop) in std::mem::take(&mut self.stops) {
-                stop.abort();
-                if let Some(seen) = self.observed.containers.get_mut(&name) {
-                    seen.stopping = false;
-                }
-            }
+            self.hurry();
+        }
+        if sight.absent && !self.observed.absent {
+            self.hurry();
         }
         self.observed.absent |= sight.absent;
         self.pod = sight.pod;
+    }
+
+    /// There is less time than before: whoever is being stopped is stopped anew.
+    fn hurry(&mut self) {
+        for (name, stop) in std::mem::take(&mut self.stops) {
+            stop.abort();
+            if let Some(seen) = self.observed.containers.get_mut(&name) {
+                seen.stopping = false;
+            }
+        }
     }
 
     async fn carry_out(&mut self, action: Action) {

@@ -1,12 +1,247 @@
-//! What the API server asks of the node.
+//! What the API server asks of the node: logs, exec, attach, port-forward.
+//!
+//! HTTP/1.1 on a socket in the file system, under the paths of a kubelet. Every request bears the token that the
+//! node was started with; whether a user may do what is asked was the API server's to find out.
+//!
+//! | path | what |
+//! | --- | --- |
+//! | `/healthz` | `ok` |
+//! | `/containerLogs/{namespace}/{pod}/{container}` | the log; `follow`, `previous`, `tailLines`, `sinceSeconds`, `sinceTime`, `timestamps`, `limitBytes` |
+//! | `/exec/{namespace}/{pod}/{container}` | WebSocket; `command` (again for each word), `input`, `output`, `error`, `tty`, or the API's `stdin`, `stdout`, `stderr` |
+//! | `/attach/{namespace}/{pod}/{container}` | WebSocket; as exec, without a command |
+//! | `/portForward/{namespace}/{pod}` | WebSocket; SPDY in it, or one pair of channels for each of `ports` |
 
+mod channels;
+mod forward;
+mod ports;
+mod remote;
+mod spdy;
+mod websocket;
+
+use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use drydock_sandbox as sandbox;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper_util::rt::TokioIo;
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
 use tokio::net::UnixListener;
+use tokio::sync::mpsc;
 
 use crate::Shared;
+use crate::logs;
+use crate::logs::lines::Wish;
+
+pub(crate) type Body = BoxBody<Bytes, io::Error>;
 
 /// Answers until it is dropped.
-pub(crate) async fn serve(_shared: Arc<Shared>, _listener: UnixListener, _token: String) {
-    std::future::pending().await
+pub(crate) async fn serve(shared: Arc<Shared>, listener: UnixListener, token: String) {
+    let token: Arc<str> = token.into();
+    // Ends the connections with the server.
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let (shared, token) = (Arc::clone(&shared), Arc::clone(&token));
+                    let service = hyper::service::service_fn(move |request| {
+                        let (shared, token) = (Arc::clone(&shared), Arc::clone(&token));
+                        async move { Ok::<_, std::convert::Infallible>(answer(&shared, &token, request).await) }
+                    });
+                    let connection =
+                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                    connections.spawn(async move {
+                        if let Err(error) = connection.with_upgrades().await {
+                            tracing::debug!(%error, "a connection broke");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// A refusal: its code and what it says.
+pub(crate) struct Refusal(pub StatusCode, pub String);
+
+impl Refusal {
+    fn bad(message: impl Into<String>) -> Self {
+        Self(StatusCode::BAD_REQUEST, message.into())
+    }
+
+    fn absent(message: impl Into<String>) -> Self {
+        Self(StatusCode::NOT_FOUND, message.into())
+    }
+
+    fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(full(self.1));
+        *response.status_mut() = self.0;
+        response
+    }
+}
+
+pub(crate) fn full(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).map_err(|never| match never {}).boxed()
+}
+
+async fn answer(shared: &Arc<Shared>, token: &str, request: Request<Incoming>) -> Response<Body> {
+    if !is_known(&request, token) {
+        return Refusal(StatusCode::UNAUTHORIZED, "Unauthorized".to_owned()).into_response();
+    }
+    let path = request.uri().path().to_owned();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let query = Query::of(request.uri().query().unwrap_or_default());
+    let answered = match parts.as_slice() {
+        ["healthz"] => Ok(Response::new(full("ok"))),
+        ["containerLogs", namespace, pod, container] => show_logs(shared, namespace, pod, container, &query),
+        ["exec", namespace, pod, container] => remote::exec(shared, namespace, pod, container, &query, request).await,
+        ["attach", namespace, pod, container] => {
+            remote::attach(shared, namespace, pod, container, &query, request).await
+        }
+        ["portForward", namespace, pod] => forward::forward(shared, namespace, pod, &query, request),
+        _ => Err(Refusal::absent("404 page not found")),
+    };
+    answered.unwrap_or_else(Refusal::into_response)
+}
+
+/// Compares in a time that does not tell where the difference is.
+fn is_known(request: &Request<Incoming>, token: &str) -> bool {
+    let header = request.headers().get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let given = header.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    let same = given.bytes().zip(token.bytes()).fold(0u8, |difference, (a, b)| difference | (a ^ b));
+    !token.is_empty() && given.len() == token.len() && same == 0
+}
+
+/// A request's parameters, in order.
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn of(text: &str) -> Self {
+        let word = |text: &str| {
+            let text = text.replace('+', " ");
+            percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned()
+        };
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (word(k), word(v))).collect())
+    }
+
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn get<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.all(name).next()
+    }
+
+    /// Whether any of these is set.
+    pub fn is(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.get(name).is_some_and(|value| value == "1" || value == "true"))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<i64>, Refusal> {
+        let parsed = self.get(name).filter(|text| !text.is_empty()).map(str::parse).transpose();
+        parsed.map_err(|_| Refusal::bad(format!("invalid {name}")))
+    }
+}
+
+/// A pod of this node, and what runs of it.
+pub(crate) struct Found {
+    pub pod: Arc<Pod>,
+    pub sandbox: Option<sandbox::Pod>,
+    /// The container that runs, or ran last, and how often it was started again.
+    pub container: Option<(sandbox::Container, i32)>,
+}
+
+pub(crate) fn find(shared: &Shared, namespace: &str, name: &str, container: &str) -> Result<Found, Refusal> {
+    let pods = shared.pods.lock();
+    let handle = pods.values().find(|handle| {
+        let sight = handle.pod.borrow();
+        let meta = &sight.pod.metadata;
+        !sight.absent && meta.namespace.as_deref() == Some(namespace) && meta.name.as_deref() == Some(name)
+    });
+    let handle = handle.ok_or_else(|| Refusal::absent(format!("pod \"{name}\" not found")))?;
+    let live = handle.live.lock();
+    let restarts = live.restarts.get(container).copied().unwrap_or(0);
+    Ok(Found {
+        pod: Arc::clone(&handle.pod.borrow().pod),
+        sandbox: live.sandbox.clone(),
+        container: live.containers.get(container).cloned().map(|found| (found, restarts)),
+    })
+}
+
+fn show_logs(
+    shared: &Arc<Shared>,
+    namespace: &str,
+    name: &str,
+    container: &str,
+    query: &Query,
+) -> Result<Response<Body>, Refusal> {
+    let found = find(shared, namespace, name, container)?;
+    let spec = found.pod.spec.as_ref();
+    let mut all = spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    if !all.any(|known| known.name == container) {
+        return Err(Refusal::absent(format!("container \"{container}\" not found in pod \"{name}\"")));
+    }
+    let now = shared.now();
+    let positive = |number: Option<i64>| number.and_then(|number| usize::try_from(number).ok());
+    let since = match (query.number("sinceSeconds")?, query.get("sinceTime").filter(|text| !text.is_empty())) {
+        (Some(seconds), _) => Some(now - SignedDuration::from_secs(seconds)),
+        (None, Some(text)) => Some(text.parse().map_err(|_| Refusal::bad("invalid sinceTime"))?),
+        (None, None) => None,
+    };
+    let wish = Wish {
+        follow: query.is(&["follow"]),
+        previous: query.is(&["previous"]),
+        tail: positive(query.number("tailLines")?),
+        since,
+        timestamps: query.is(&["timestamps"]),
+        limit: positive(query.number("limitBytes")?),
+    };
+    let status = found.pod.status.as_ref();
+    let shown = status.into_iter().flat_map(|status| {
+        status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten())
+    });
+    let shown = shown.into_iter().find(|status| status.name == container);
+    let restarts = match (&found.container, shown) {
+        (Some((_, restarts)), _) => *restarts,
+        (None, Some(status)) => status.restart_count,
+        (None, None) => 0,
+    };
+    let restart = restarts - i32::from(wish.previous);
+    let path = logs::file(&shared.logs, &found.pod, container, restart);
+    if restart < 0 || !path.exists() {
+        if wish.previous {
+            let message = format!("previous terminated container \"{container}\" in pod \"{name}\" not found");
+            return Err(Refusal::bad(message));
+        }
+        let waiting = shown.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.clone());
+        if found.container.is_none() {
+            let reason = waiting.unwrap_or_else(|| "ContainerCreating".to_owned());
+            let reason = match reason.as_str() {
+                "ErrImagePull" | "ImagePullBackOff" => "trying and failing to pull image",
+                reason => reason,
+            };
+            let message = format!("container \"{container}\" in pod \"{name}\" is waiting to start: {reason}");
+            return Err(Refusal::bad(message));
+        }
+    }
+    let running = found.container.filter(|_| !wish.previous).map(|(container, _)| container);
+    let (to, pieces) = mpsc::channel(16);
+    tokio::spawn(logs::stream::send(path, wish, running, to));
+    let pieces = futures::stream::unfold(pieces, |mut pieces| async {
+        pieces.recv().await.map(|piece| (piece.map(Frame::data), pieces))
+    });
+    let mut response = Response::new(BodyExt::boxed(StreamBody::new(pieces)));
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
+    Ok(response)
 }

@@ -1,3 +1,99 @@
-//! To be written.
+//! What a pod says about its containers, as they see it.
 
-crate::tests![];
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::cluster::{Cluster, script};
+
+crate::tests![
+    the_environment_comes_from_everywhere,
+    volumes_hold_what_the_api_says,
+    users_and_permissions_are_as_the_pod_says,
+    a_service_account_can_ask_the_api,
+];
+
+async fn the_environment_comes_from_everywhere(cluster: Arc<Cluster>) {
+    cluster
+        .create::<ConfigMap>(json!({"metadata": {"name": "env"}, "data": {"color": "blue"}}))
+        .await;
+    cluster
+        .create::<Secret>(json!({"metadata": {"name": "env"}, "stringData": {"password": "hush"}}))
+        .await;
+    let mut spec = script("echo $color $PASS $WHO $MEM $ARG; pwd; hostname");
+    spec["restartPolicy"] = json!("Never");
+    spec["hostname"] = json!("inside");
+    let container = &mut spec["containers"][0];
+    container["workingDir"] = json!("/tmp");
+    container["resources"] = json!({"limits": {"memory": "64Mi"}});
+    container["envFrom"] = json!([{"configMapRef": {"name": "env"}}]);
+    container["env"] = json!([
+        {"name": "PASS", "valueFrom": {"secretKeyRef": {"name": "env", "key": "password"}}},
+        {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        {"name": "ARG", "value": "$(WHO)-$(PASS)"},
+    ]);
+    cluster.pod("env", spec).await;
+    let pod = cluster.until_phase("env", "Succeeded").await;
+    assert_eq!(cluster.log(&pod, "main", 0), "blue hush env 64 env-hush\n/tmp\ninside\n");
+}
+
+async fn volumes_hold_what_the_api_says(cluster: Arc<Cluster>) {
+    cluster
+        .create::<ConfigMap>(json!({"metadata": {"name": "files"}, "data": {"a": "1\n", "b": "2\n"}}))
+        .await;
+    cluster.create::<Secret>(json!({"metadata": {"name": "files"}, "stringData": {"key": "hush\n"}})).await;
+    let mut spec = script(
+        "cat /config/x /config/b-not 2>/dev/null; cat /secret/key; stat -c %a /secret/..data/key; cat /down/labels; echo; \
+         mount | grep -c ' /scratch type tmpfs'; touch /config/new 2>&1 | grep -c Read-only; cat /one",
+    );
+    spec["restartPolicy"] = json!("Never");
+    spec["containers"][0]["volumeMounts"] = json!([
+        {"name": "config", "mountPath": "/config", "readOnly": true},
+        {"name": "config", "mountPath": "/one", "subPath": "x"},
+        {"name": "secret", "mountPath": "/secret"},
+        {"name": "down", "mountPath": "/down"},
+        {"name": "scratch", "mountPath": "/scratch"},
+    ]);
+    spec["volumes"] = json!([
+        {"name": "config", "configMap": {"name": "files", "items": [{"key": "a", "path": "x"}]}},
+        {"name": "secret", "secret": {"secretName": "files", "defaultMode": 0o400}},
+        {"name": "down", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {"name": "scratch", "emptyDir": {"medium": "Memory"}},
+    ]);
+    cluster.pod("files", spec).await;
+    let pod = cluster.until_phase("files", "Succeeded").await;
+    assert_eq!(cluster.log(&pod, "main", 0), "1\nhush\n400\napp=\"files\"\n1\n1\n1\n");
+}
+
+async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {
+    let mut spec = script("id -u; id -g; id -G; touch /nope 2>&1; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status; stat -c %g /data");
+    spec["restartPolicy"] = json!("Never");
+    spec["securityContext"] = json!({"fsGroup": 4000, "supplementalGroups": [5000]});
+    spec["containers"][0]["securityContext"] = json!({
+        "runAsUser": 1000, "runAsGroup": 2000, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false,
+    });
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    spec["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    cluster.pod("who", spec).await;
+    let pod = cluster.until_phase("who", "Succeeded").await;
+    assert_eq!(
+        cluster.log(&pod, "main", 0),
+        "1000\n2000\n2000 5000 4000\ntouch: /nope: Read-only file system\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n4000\n"
+    );
+}
+
+async fn a_service_account_can_ask_the_api(cluster: Arc<Cluster>) {
+    let mut spec = script("cd /var/run/secrets/kubernetes.io/serviceaccount; cat namespace; echo; wc -c < token; head -1 ca.crt");
+    spec["restartPolicy"] = json!("Never");
+    cluster.pod("token", spec).await;
+    let pod = cluster.until_phase("token", "Succeeded").await;
+    let log = cluster.log(&pod, "main", 0);
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!((lines[0], lines[2]), ("default", "-----BEGIN CERTIFICATE-----"), "{log}");
+    assert!(lines[1].trim().parse::<usize>().unwrap() > 200, "{log}");
+    let labels = Patch::Merge(json!({"metadata": {"labels": {"seen": "yes"}}}));
+    cluster.pods().patch("token", &PatchParams::default(), &labels).await.unwrap();
+}

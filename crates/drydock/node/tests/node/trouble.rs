@@ -1,3 +1,81 @@
-//! To be written.
+//! What is wrong is said in Kubernetes' words, and the node lives on.
 
-crate::tests![];
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, script, state};
+
+crate::tests![
+    what_can_not_start_says_why,
+    a_missing_volume_is_waited_for,
+    a_container_that_eats_its_limit_is_ended,
+    two_pods_have_a_port_each,
+];
+
+async fn check(cluster: &Cluster, name: &str, container: Value, expected: &str, part: &str) {
+    let mut container = container;
+    container["name"] = json!("main");
+    cluster.pod(name, json!({"containers": [container]})).await;
+    let pod = cluster.until_pod(name, expected, |pod| state(pod, "main") == format!("waiting {expected}")).await;
+    let message = message(&pod);
+    assert!(message.contains(part), "{name}: {message}");
+    cluster.until_event(name, "Failed", "Error").await;
+}
+
+fn message(pod: &Pod) -> String {
+    let list = pod.status.clone().unwrap().container_statuses.unwrap();
+    list[0].state.clone().unwrap().waiting.unwrap().message.unwrap_or_default()
+}
+
+async fn what_can_not_start_says_why(cluster: Arc<Cluster>) {
+    let cluster = &cluster;
+    check(cluster, "no-command", json!({"image": "busybox", "command": ["/nope"]}), "RunContainerError", "no such file or directory").await;
+    check(cluster, "no-image", json!({"image": "nobody/knows:this"}), "ErrImagePull", "not found; there are: memcached").await;
+    check(cluster, "no-name", json!({"image": "Not A Name"}), "InvalidImageName", "couldn't parse image name").await;
+    let never = json!({"image": "busybox:1.0.0", "imagePullPolicy": "Never"});
+    check(cluster, "never", never, "ErrImageNeverPull", "is not present with pull policy of Never").await;
+    let missing = json!({"image": "busybox", "envFrom": [{"configMapRef": {"name": "absent"}}]});
+    check(cluster, "no-map", missing, "CreateContainerConfigError", "configmap \"absent\" not found").await;
+    let root = json!({"image": "busybox", "securityContext": {"runAsNonRoot": true}});
+    check(cluster, "root", root, "CreateContainerConfigError", "container has runAsNonRoot and image will run as root").await;
+    cluster.until_pod("no-image", "it waits", |pod| state(pod, "main") == "waiting ImagePullBackOff").await;
+}
+
+async fn a_missing_volume_is_waited_for(cluster: Arc<Cluster>) {
+    let mut spec = script("cat /config/a; sleep 1000");
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "config", "mountPath": "/config"}]);
+    spec["volumes"] = json!([{"name": "config", "configMap": {"name": "later"}}]);
+    cluster.pod("patient", spec).await;
+    let text = "MountVolume.SetUp failed for volume \"config\" : configmap \"later\" not found";
+    cluster.until_event("patient", "FailedMount", text).await;
+    let pod = cluster.pods().get("patient").await.unwrap();
+    assert_eq!(state(&pod, "main"), "waiting ContainerCreating");
+    cluster.create::<ConfigMap>(json!({"metadata": {"name": "later"}, "data": {"a": "here\n"}})).await;
+    cluster.until_ready("patient").await;
+}
+
+async fn a_container_that_eats_its_limit_is_ended(cluster: Arc<Cluster>) {
+    if !cluster.host.abilities().memory_limits.is_yes() {
+        println!("this machine grants no memory limits: {:?}", cluster.host.abilities().memory_limits);
+        return;
+    }
+    let mut spec = script("exec dd if=/dev/zero of=/dev/null bs=512M count=1");
+    spec["restartPolicy"] = json!("Never");
+    spec["containers"][0]["resources"] = json!({"limits": {"memory": "16Mi"}});
+    cluster.pod("greedy", spec).await;
+    let pod = cluster.until_phase("greedy", "Failed").await;
+    assert_eq!(state(&pod, "main"), "terminated OOMKilled 137");
+}
+
+async fn two_pods_have_a_port_each(cluster: Arc<Cluster>) {
+    for name in ["left", "right"] {
+        let mut spec = script("exec nc -lk -p 80 -e echo hello");
+        spec["terminationGracePeriodSeconds"] = json!(0);
+        spec["containers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 80}});
+        cluster.pod(name, spec).await;
+    }
+    cluster.until_ready("left").await;
+    cluster.until_ready("right").await;
+}

@@ -127,6 +127,9 @@ pub(crate) fn mortal(setting: Setting, directory: &Path) -> bool {
     let mut owner = start_owner(setting, directory);
     owner.kill();
     let gone = owner.wait_until_gone();
+    let left: Vec<_> =
+        std::fs::read_dir(directory.join("state")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["lock"], "the keeper has removed what was made");
     setting.command("sweep", directory).status().unwrap().success() && gone
 }
 

@@ -11,7 +11,7 @@ use futures::{FutureExt, StreamExt};
 use proptest::prelude::*;
 
 fn unlimited() -> Store {
-    Store::in_memory(Options { history: usize::MAX })
+    Store::in_memory(Options::unlimited())
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn progress_moves_with_changes_elsewhere_and_never_past_an_undelivered_eve
 
 #[tokio::test]
 async fn a_watch_that_slept_through_the_history_says_so_and_ends() {
-    let store = Store::in_memory(Options { history: 2 });
+    let store = Store::in_memory(Options { history: 2, ..Options::default() });
     let mut watch = store.watch(range("/pods", None), store.revision()).unwrap();
     let mut idle = store.watch(range("/nodes", None), store.revision()).unwrap();
     for name in ["a", "b", "c"] {
@@ -131,6 +131,29 @@ async fn a_watch_that_slept_through_the_history_says_so_and_ends() {
     assert!(store.watch(range("/pods", None), Revision(1)).is_err());
     assert!(store.snapshot(Revision(1)).is_err());
     assert_eq!(drain(&mut store.watch(range("/pods", None), Revision(2)).unwrap()).len(), 2);
+}
+
+#[tokio::test]
+async fn the_history_holds_so_many_bytes_of_the_past_and_no_more() {
+    let store = Store::in_memory(Options { history_bytes: 3_000, ..Options::unlimited() });
+    let large = "x".repeat(1_000 - "@2!".len());
+    // What is stored counts for nothing, however much it is.
+    for name in ["a", "b", "c", "d", "e"] {
+        put(&store, name, &large).await.unwrap();
+    }
+    assert_eq!(store.oldest(), Revision(1));
+    // What it was before does: of four changes three are remembered.
+    for expected in [1, 1, 1, 7] {
+        put(&store, "a", &large[1..]).await.unwrap();
+        assert_eq!(store.oldest(), Revision(expected));
+    }
+    // One that is larger than the bound is the only one, and is kept.
+    put(&store, "b", &"y".repeat(5_000)).await.unwrap();
+    let huge = delete(&store, "b").await.unwrap();
+    assert_eq!(store.oldest(), Revision(huge.revision.0 - 1));
+    assert_eq!(drain(&mut store.watch(range("/pods", None), store.oldest()).unwrap()).len(), 1);
+    put(&store, "b", "z").await.unwrap();
+    assert_eq!(store.oldest(), huge.revision);
 }
 
 #[tokio::test]
@@ -177,7 +200,7 @@ async fn a_closed_store_ends_its_watches_after_what_there_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_writers_lose_nothing_and_watches_see_one_order() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options { history: usize::MAX };
+    let options = Options::unlimited();
     for store in [Store::in_memory(options.clone()), Store::open(directory.path(), options).unwrap()] {
         let watch = store.watch(range("/pods", None), store.revision()).unwrap();
         let watching = tokio::spawn(watch.take(800).map(|event| event.unwrap()).collect::<Vec<_>>());
@@ -345,7 +368,7 @@ proptest! {
 
     #[test]
     fn the_store_does_what_a_naive_model_does(moves in moves(), history in prop_oneof![Just(5usize), Just(usize::MAX)]) {
-        let store = Store::in_memory(Options { history });
+        let store = Store::in_memory(Options { history, ..Options::unlimited() });
         let mut model = Model::new();
         for step in &moves {
             model.step(&store, step);

@@ -1,0 +1,95 @@
+//! A log as a stream of bytes, which may go on for as long as the container runs.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use drydock_sandbox as sandbox;
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::sync::mpsc;
+
+use super::lines::{Shown, Wish};
+use super::rotate::moved;
+
+/// How often a log that is followed is looked at.
+const LOOKED_AT: Duration = Duration::from_millis(50);
+
+/// Sends what is shown of a log, until it ends or nobody listens. `running` is the container that writes it.
+pub(crate) async fn send(
+    path: PathBuf,
+    wish: Wish,
+    running: Option<sandbox::Container>,
+    to: mpsc::Sender<io::Result<Bytes>>,
+) {
+    let follow = wish.follow;
+    let mut shown = Shown::new(wish);
+    if let Ok(mut old) = File::open(moved(&path)).await
+        && !drain(&mut old, &mut shown, &to).await
+    {
+        return;
+    }
+    let mut file = File::open(&path).await.ok();
+    if let Some(file) = &mut file
+        && !drain(file, &mut shown, &to).await
+    {
+        return;
+    }
+    let last = shown.end();
+    if !give(last, &to).await || !follow {
+        return;
+    }
+    loop {
+        // Asked before the file is read: what was written before the end is read then.
+        let ended = running.as_ref().is_none_or(|running| running.exit().is_some());
+        match &mut file {
+            Some(open) => {
+                if !drain(open, &mut shown, &to).await {
+                    return;
+                }
+                if is_moved(open, &path).await {
+                    file = File::open(&path).await.ok();
+                    continue;
+                }
+            }
+            None => file = File::open(&path).await.ok(),
+        }
+        if ended || to.is_closed() {
+            return;
+        }
+        tokio::time::sleep(LOOKED_AT).await;
+    }
+}
+
+/// Sends the rest of a file; false when nothing more is wanted.
+async fn drain(file: &mut File, shown: &mut Shown, to: &mpsc::Sender<io::Result<Bytes>>) -> bool {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer).await {
+            Ok(0) => return true,
+            Ok(count) => {
+                let out = shown.take(&buffer[..count]);
+                if !give(out, to).await || shown.is_full() {
+                    return false;
+                }
+            }
+            Err(error) => {
+                let _gone = to.send(Err(error)).await;
+                return false;
+            }
+        }
+    }
+}
+
+async fn give(bytes: Vec<u8>, to: &mpsc::Sender<io::Result<Bytes>>) -> bool {
+    bytes.is_empty() || to.send(Ok(bytes.into())).await.is_ok()
+}
+
+/// Whether the log goes on in another file of the same name.
+async fn is_moved(open: &mut File, path: &std::path::Path) -> bool {
+    let (Ok(own), Ok(named)) = (open.metadata().await, tokio::fs::metadata(path).await) else { return false };
+    let at = open.stream_position().await.unwrap_or(0);
+    own.ino() != named.ino() && at >= own.len()
+}

@@ -1,0 +1,217 @@
+//! Programs in containers, with their standard files at the other end of a connection.
+
+use std::sync::Arc;
+
+use drydock_sandbox as sandbox;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+
+use super::channels::{Came, ERROR, Outgoing, RESIZE, STDERR, STDIN, STDOUT, split};
+use super::{Body, Query, Refusal, channels, find, websocket};
+use crate::Shared;
+
+const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
+
+/// Which of the standard files are wanted.
+#[derive(Clone, Copy)]
+struct Files {
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+    tty: bool,
+}
+
+impl Files {
+    fn of(query: &Query) -> Result<Self, Refusal> {
+        let tty = query.is(&["tty"]);
+        let files = Self {
+            stdin: query.is(&["input", "stdin"]),
+            stdout: query.is(&["output", "stdout"]),
+            stderr: query.is(&["error", "stderr"]) && !tty,
+            tty,
+        };
+        if !files.stdin && !files.stdout && !files.stderr {
+            return Err(Refusal::bad("you must specify at least 1 of stdin, stdout, stderr"));
+        }
+        Ok(files)
+    }
+}
+
+fn running(shared: &Shared, namespace: &str, pod: &str, container: &str) -> Result<sandbox::Container, Refusal> {
+    let found = find(shared, namespace, pod, container)?;
+    let running = found.container.map(|(container, _)| container).filter(|container| container.exit().is_none());
+    running.ok_or_else(|| Refusal::absent(format!("container not found (\"{container}\")")))
+}
+
+/// Runs a program in a container.
+pub(crate) async fn exec(
+    shared: &Arc<Shared>,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    query: &Query,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Refusal> {
+    let container = running(shared, namespace, pod, container)?;
+    let files = Files::of(query)?;
+    let config = sandbox::ExecConfig {
+        args: query.all("command").map(str::to_owned).collect(),
+        env: if files.tty { vec![("TERM".to_owned(), "xterm".to_owned())] } else { Vec::new() },
+        tty: files.tty,
+        stdin: files.stdin,
+        ..sandbox::ExecConfig::default()
+    };
+    let (response, _, socket) = websocket::accept(request, &PROTOCOLS)?;
+    tokio::spawn(async move {
+        let Some(socket) = socket.await else { return };
+        let (incoming, outgoing) = split(socket);
+        let status = match container.exec(config).await {
+            Ok(program) => converse(program, files, incoming, &outgoing).await,
+            Err(error) => failure(&format!("error executing command in container: {error}")),
+        };
+        outgoing.send(ERROR, status.to_string().as_bytes()).await;
+        outgoing.close().await;
+    });
+    Ok(response)
+}
+
+/// Passes everything on until the program has ended; what is said about its end.
+async fn converse(
+    mut program: sandbox::Exec,
+    files: Files,
+    mut incoming: channels::Incoming,
+    outgoing: &Outgoing,
+) -> Value {
+    let first = if files.stdout { STDOUT } else { STDERR };
+    outgoing.send(first, &[]).await;
+    let mut stdin = program.streams.stdin.take();
+    let stdout = program.streams.stdout.take().filter(|_| files.stdout);
+    let stderr = program.streams.stderr.take().filter(|_| files.stderr);
+    let outputs = async {
+        tokio::join!(pass_on(stdout, STDOUT, outgoing), pass_on(stderr, STDERR, outgoing));
+    };
+    let mut outputs = std::pin::pin!(outputs);
+    loop {
+        tokio::select! {
+            () = &mut outputs => break,
+            came = incoming.next() => match came {
+                Some(Came::Data(STDIN, bytes)) => feed(&mut stdin, &bytes).await,
+                Some(Came::Closed(STDIN)) => stdin = None,
+                Some(Came::Data(RESIZE, bytes)) => if let Some((columns, rows)) = size(&bytes) {
+                    let _gone = program.resize(columns, rows);
+                },
+                Some(_) => {}
+                None => return failure("the client is gone"),
+            },
+        }
+    }
+    match program.wait().await {
+        Ok(exit) => ended(exit.code),
+        Err(error) => failure(&error.to_string()),
+    }
+}
+
+/// Joins a container's own standard files.
+pub(crate) async fn attach(
+    shared: &Arc<Shared>,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    query: &Query,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Refusal> {
+    let container = running(shared, namespace, pod, container)?;
+    let files = Files::of(query)?;
+    let (response, _, socket) = websocket::accept(request, &PROTOCOLS)?;
+    tokio::spawn(async move {
+        let Some(socket) = socket.await else { return };
+        let (mut incoming, outgoing) = split(socket);
+        let mut attached = match container.attach().await {
+            Ok(attached) => attached,
+            Err(error) => {
+                outgoing.send(ERROR, failure(&error.to_string()).to_string().as_bytes()).await;
+                outgoing.close().await;
+                return;
+            }
+        };
+        let mut stdin = attached.stdin.take().filter(|_| files.stdin);
+        loop {
+            tokio::select! {
+                piece = attached.next() => match piece {
+                    Ok(Some(sandbox::Piece::Out(bytes))) if files.stdout => {
+                        if !outgoing.send(STDOUT, &bytes).await { return }
+                    }
+                    Ok(Some(sandbox::Piece::Err(bytes))) if files.stderr => {
+                        if !outgoing.send(STDERR, &bytes).await { return }
+                    }
+                    Ok(Some(_)) => {}
+                    Ok(None) | Err(_) => break,
+                },
+                came = incoming.next() => match came {
+                    Some(Came::Data(STDIN, bytes)) => feed(&mut stdin, &bytes).await,
+                    Some(Came::Closed(STDIN)) => stdin = None,
+                    Some(Came::Data(RESIZE, bytes)) => if let Some((columns, rows)) = size(&bytes) {
+                        let _gone = attached.resize(columns, rows);
+                    },
+                    Some(_) => {}
+                    None => return,
+                },
+            }
+        }
+        outgoing.send(ERROR, ended(0).to_string().as_bytes()).await;
+        outgoing.close().await;
+    });
+    Ok(response)
+}
+
+async fn feed(stdin: &mut Option<pipe::Sender>, bytes: &[u8]) {
+    if let Some(open) = stdin
+        && open.write_all(bytes).await.is_err()
+    {
+        *stdin = None;
+    }
+}
+
+async fn pass_on(from: Option<impl AsyncRead + Unpin>, channel: u8, outgoing: &Outgoing) {
+    let Some(mut from) = from else { return };
+    let mut buffer = vec![0; 32 * 1024];
+    while let Ok(count) = from.read(&mut buffer).await {
+        if count == 0 || !outgoing.send(channel, &buffer[..count]).await {
+            return;
+        }
+    }
+}
+
+/// The size of a terminal, as clients send it: `{"Width":80,"Height":24}`.
+fn size(bytes: &[u8]) -> Option<(u16, u16)> {
+    let value: Value = serde_json::from_slice(bytes).ok()?;
+    let number = |name: &str| u16::try_from(value[name].as_u64()?).ok();
+    Some((number("Width")?, number("Height")?))
+}
+
+fn ended(code: i32) -> Value {
+    if code == 0 {
+        return json!({"metadata": {}, "status": "Success"});
+    }
+    json!({
+        "metadata": {},
+        "status": "Failure",
+        "message": format!("command terminated with non-zero exit code: exit status {code}"),
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]},
+    })
+}
+
+fn failure(message: &str) -> Value {
+    json!({
+        "metadata": {},
+        "status": "Failure",
+        "message": format!("Internal error occurred: {message}"),
+        "reason": "InternalError",
+        "details": {"causes": [{"message": message}]},
+        "code": 500,
+    })
+}

@@ -1,0 +1,132 @@
+//! Logs, exec and port-forward, through the node's own server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use crate::cluster::{Cluster, TOKEN, script, state};
+
+crate::tests![
+    logs_are_shown_as_wished_and_followed_to_the_end,
+    the_log_of_the_start_before_is_kept,
+    a_program_is_run_in_a_container,
+    a_terminal_is_a_terminal,
+    a_port_is_forwarded,
+    strangers_are_turned_away,
+];
+
+async fn get(cluster: &Cluster, path: &str, token: &str) -> (u16, String) {
+    let stream = UnixStream::connect(cluster.directory.join("node.sock")).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = http::Request::get(path)
+        .header("Host", "node")
+        .header("Authorization", format!("Bearer {token}"))
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn logs_are_shown_as_wished_and_followed_to_the_end(cluster: Arc<Cluster>) {
+    let mut spec = script("echo one; echo two >&2; echo three; sleep 1; echo four");
+    spec["restartPolicy"] = json!("Never");
+    cluster.pod("talker", spec).await;
+    cluster.until_phase("talker", "Running").await;
+    let (status, text) = get(&cluster, "/containerLogs/default/talker/main?follow=true", TOKEN).await;
+    assert_eq!((status, text.as_str()), (200, "one\ntwo\nthree\nfour\n"));
+    let (_, text) = get(&cluster, "/containerLogs/default/talker/main?tailLines=2", TOKEN).await;
+    assert_eq!(text, "three\nfour\n");
+    let (_, text) = get(&cluster, "/containerLogs/default/talker/main?tailLines=1&timestamps=true", TOKEN).await;
+    assert!(text.ends_with("Z four\n") && text.len() > 30, "{text}");
+    let (status, text) = get(&cluster, "/containerLogs/default/talker/none", TOKEN).await;
+    assert_eq!((status, text.as_str()), (404, "container \"none\" not found in pod \"talker\""));
+    let (status, text) = get(&cluster, "/containerLogs/default/talker/main?previous=true", TOKEN).await;
+    assert_eq!(status, 400);
+    assert_eq!(text, "previous terminated container \"main\" in pod \"talker\" not found");
+}
+
+async fn the_log_of_the_start_before_is_kept(cluster: Arc<Cluster>) {
+    cluster.pod("twice", script("echo from $(cat /data/n || true); echo again > /data/n; exit 1")).await;
+    cluster.until_pod("twice", "it waits", |pod| state(pod, "main") == "waiting CrashLoopBackOff").await;
+    let (status, text) = get(&cluster, "/containerLogs/default/twice/main?previous=true", TOKEN).await;
+    assert_eq!((status, text.lines().next()), (200, Some("cat: can't open '/data/n': No such file or directory")));
+}
+
+async fn strangers_are_turned_away(cluster: Arc<Cluster>) {
+    assert_eq!(get(&cluster, "/healthz", "not-the-token").await, (401, "Unauthorized".to_owned()));
+    assert_eq!(get(&cluster, "/healthz", TOKEN).await, (200, "ok".to_owned()));
+}
+
+type Socket = tokio_tungstenite::WebSocketStream<UnixStream>;
+
+async fn connect(cluster: &Cluster, path: &str, protocol: &'static str) -> Socket {
+    let stream = UnixStream::connect(cluster.directory.join("node.sock")).await.unwrap();
+    let mut request = format!("ws://node{path}").into_client_request().unwrap();
+    let headers = request.headers_mut();
+    headers.insert("Authorization", format!("Bearer {TOKEN}").parse().unwrap());
+    headers.insert("Sec-WebSocket-Protocol", protocol.parse().unwrap());
+    tokio_tungstenite::client_async(request, stream).await.unwrap().0
+}
+
+/// What came on each channel until the end.
+async fn hear(socket: &mut Socket) -> [String; 5] {
+    let mut channels: [Vec<u8>; 5] = Default::default();
+    while let Some(Ok(message)) = socket.next().await {
+        if let Message::Binary(bytes) = message {
+            channels[usize::from(bytes[0])].extend(&bytes[1..]);
+        }
+    }
+    channels.map(|bytes| String::from_utf8(bytes).unwrap())
+}
+
+async fn a_program_is_run_in_a_container(cluster: Arc<Cluster>) {
+    cluster.pod("target", script("sleep 1000")).await;
+    cluster.until_ready("target").await;
+    let path = "/exec/default/target/main?command=sh&command=-c&command=cat%3B%20echo%20bad%20%3E%262%3B%20exit%203&stdin=1&stdout=1&stderr=1";
+    let mut socket = connect(&cluster, path, "v5.channel.k8s.io").await;
+    socket.send(Message::Binary(b"\0hello\n".to_vec().into())).await.unwrap();
+    socket.send(Message::Binary(vec![255, 0].into())).await.unwrap();
+    let [_, out, err, status, _] = hear(&mut socket).await;
+    assert_eq!((out.as_str(), err.as_str()), ("hello\n", "bad\n"));
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["reason"], "NonZeroExitCode");
+    assert_eq!(status["details"]["causes"][0]["message"], "3");
+    let mut socket = connect(&cluster, "/exec/default/target/main?command=nope&stdout=1", "v4.channel.k8s.io").await;
+    let [_, _, _, status, _] = hear(&mut socket).await;
+    assert!(status.contains("executable file not found in $PATH"), "{status}");
+}
+
+async fn a_terminal_is_a_terminal(cluster: Arc<Cluster>) {
+    cluster.pod("tty", script("sleep 1000")).await;
+    cluster.until_ready("tty").await;
+    let path = "/exec/default/tty/main?command=sh&command=-c&command=read%20x%3B%20stty%20size%3B%20tty&stdin=1&stdout=1&tty=1";
+    let mut socket = connect(&cluster, path, "v5.channel.k8s.io").await;
+    socket.send(Message::Binary(b"\x04{\"Width\":91,\"Height\":17}".to_vec().into())).await.unwrap();
+    socket.send(Message::Binary(b"\0go\n".to_vec().into())).await.unwrap();
+    let [_, out, _, status, _] = hear(&mut socket).await;
+    assert!(out.contains("17 91\r\n") && out.contains("/dev/pts/"), "{out:?}");
+    assert!(status.contains("Success"), "{status}");
+}
+
+async fn a_port_is_forwarded(cluster: Arc<Cluster>) {
+    cluster.pod("port", script("while true; do echo answered | nc -l -p 8080; done")).await;
+    let pod = cluster.until_ready("port").await;
+    drop(pod);
+    let mut socket = connect(&cluster, "/portForward/default/port?ports=8080", "v4.channel.k8s.io").await;
+    let [data, error, ..] = hear(&mut socket).await;
+    assert_eq!(data.as_bytes(), [&8080u16.to_le_bytes()[..], b"answered\n"].concat());
+    assert_eq!(error.len(), 2, "{error}");
+    let mut socket = connect(&cluster, "/portForward/default/port?ports=9", "v4.channel.k8s.io").await;
+    let [_, error, ..] = hear(&mut socket).await;
+    assert!(error.contains("connection refused"), "{error}");
+}

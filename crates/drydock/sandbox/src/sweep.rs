@@ -1,0 +1,134 @@
+//! Ending and removing: a pod, a container's cgroup, all that a state directory records.
+//!
+//! Used by a node that closes or starts, and by a mortal keeper whose node is gone. Everything here may be done
+//! twice, and by the next when the first was interrupted.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::cgroup;
+use crate::error::Error;
+use crate::keeper;
+use crate::netlink::Netlink;
+use crate::network;
+use crate::protocol::KeeperRequest;
+use crate::state::{self, HostRecord, InitRecord, Layout, PodRecord};
+use crate::wire;
+
+/// How long the kernel may take to let go of what a process held.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ends and removes what a state directory records, the keeper included.
+pub(crate) fn everything(layout: &Layout, outside: Option<&OwnedFd>) -> Result<(), Error> {
+    let record: Option<HostRecord> = state::read(&layout.host()).ok();
+    if let Some(keeper) =
+        record.as_ref().and_then(|record| record.keeper.as_ref()).filter(|keeper| keeper.alive())
+    {
+        // It ends its pods too, also one whose init has not been written down yet.
+        let ended = keeper::connect(&layout.root, "keeper.sock").and_then(|line| {
+            line.set_read_timeout(Some(PATIENCE))?;
+            wire::send(&line, &KeeperRequest::Shutdown, &[])?;
+            wire::receive::<()>(&line).map(drop)
+        });
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the keeper does not answer; it is killed");
+        }
+        if !keeper.kill(PATIENCE) {
+            return Err(Error::machine("ending the keeper")(io::ErrorKind::TimedOut.into()));
+        }
+    }
+    remains(layout, record.as_ref(), outside)
+}
+
+/// Ends and removes what a state directory records, but for the keeper.
+///
+/// The host's record goes last: while it is there, whoever starts in this directory waits for the keeper it names.
+pub(crate) fn remains(
+    layout: &Layout,
+    record: Option<&HostRecord>,
+    outside: Option<&OwnedFd>,
+) -> Result<(), Error> {
+    for id in state::names(&layout.pods()).map_err(Error::machine("reading the pods"))? {
+        pod(layout, &id, None)?;
+    }
+    state::remove_all(&layout.pods()).map_err(Error::machine("removing the pods' directory"))?;
+    if let Some(record) = record {
+        if let Some(groups) = &record.cgroups {
+            for directory in groups.directories() {
+                group(&directory)?;
+            }
+            if let Some(leaf) = groups.aside() {
+                // Who closes is in it still, and leaves it by itself.
+                let _in_use = fs::remove_dir(leaf);
+            }
+        }
+        if let (Some(uplink), Some(outside)) = (&record.uplink, outside) {
+            network::remove_uplink(&uplink.name, uplink.index, outside)
+                .map_err(Error::machine(format!("removing the link {}", uplink.name)))?;
+        }
+    }
+    for name in ["keeper.sock", "keeper.log", "host.new", "host.json"] {
+        match fs::remove_file(layout.root.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::machine(format!("removing {name}"))(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Ends a pod's processes and removes all that is its own.
+pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), Error> {
+    if let Ok(init) = state::read::<InitRecord>(&layout.init_record(id))
+        && !init.process.kill(PATIENCE)
+    {
+        return Err(Error::machine(format!("ending pod {id}"))(io::ErrorKind::TimedOut.into()));
+    }
+    if let Some(link) = link {
+        // The kernel removes it with the pod's network namespace too, but some time later.
+        let removed = Netlink::open().and_then(|node| match node.index(link)? {
+            Some(index) => node.delete(index),
+            None => Ok(()),
+        });
+        match removed {
+            Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()) => {
+                return Err(Error::machine(format!("removing the link {link}"))(error));
+            }
+            _ => {}
+        }
+    }
+    for name in state::names(&layout.volumes(id)).map_err(Error::machine("reading volumes"))? {
+        match rustix::mount::unmount(layout.volumes(id).join(&name), rustix::mount::UnmountFlags::DETACH) {
+            // Mounted by an earlier run, in a namespace that is gone.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => {
+                return Err(Error::machine(format!("unmounting volume {name} of pod {id}"))(error.into()));
+            }
+        }
+    }
+    if let Ok(record) = state::read::<PodRecord>(&layout.pod_record(id)) {
+        for directory in &record.cgroups {
+            group(directory)?;
+        }
+    }
+    state::remove_all(&layout.pod(id)).map_err(Error::machine(format!("removing the files of pod {id}")))
+}
+
+/// Removes a cgroup. The kernel takes a moment to notice that the last process is gone.
+pub(crate) fn group(directory: &Path) -> Result<(), Error> {
+    let start = Instant::now();
+    loop {
+        match cgroup::remove(directory) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            other => {
+                return other.map_err(Error::machine(format!("removing the cgroup {}", directory.display())));
+            }
+        }
+    }
+}
