@@ -9,6 +9,8 @@ ARGS    ?=
 IMG     ?= ballast:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 CARGO   ?= cargo
 BALLAST := target/release/ballast
+# What the node is being built from. Nothing that is shipped stands on it yet.
+NODE_CRATES := drydock-images drydock-network drydock-node drydock-sandbox
 KUBECTL  = $(shell hack/kubectl)
 
 export PATH := $(CURDIR)/bin:$(PATH)
@@ -27,7 +29,7 @@ up: setup build ## Start a Kubernetes in one process with every operator in it (
 
 .PHONY: test
 test: setup ## Run every test that needs no other cluster.
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked $(NODE_CRATES:%=--exclude %)
 
 ##@ Development
 
@@ -44,6 +46,14 @@ lint: setup ## Formatting, clippy with warnings denied, licences and sources of 
 .PHONY: test-real
 test-real: setup ## The conformance suite on a real Kubernetes: KUBECONFIG's, or one built with Go.
 	hack/test-real
+
+.PHONY: test-node
+test-node: setup ## The rooms of the node that is being built: needs root, network namespaces and a Debian mirror.
+	$(CARGO) test --locked $(NODE_CRATES:%=-p %)
+
+.PHONY: prove
+prove: setup ## Crash the operators after every single write, in every life (minutes).
+	BALLAST_PROVE=all $(CARGO) test -p ballast-proving --locked -- --nocapture
 
 .PHONY: bench
 bench: setup build ## Print the benchmark tables (beside a real API server with REAL=1).
