@@ -155,7 +155,7 @@ fn the_operators_may_do_what_they_need_and_nothing_else() {
         "patch services",
         "watch pods",
         "list memcacheds.cache.example.com",
-        "patch memcacheds.cache.example.com/status",
+        "patch memcacheds.cache.example.com --subresource=status",
         "create events.events.k8s.io",
     ] {
         assert!(may(needed), "{needed}");
@@ -165,6 +165,7 @@ fn the_operators_may_do_what_they_need_and_nothing_else() {
         "delete deployments.apps",
         "delete pods",
         "create memcacheds.cache.example.com",
+        "patch memcacheds.cache.example.com",
         "* *",
     ] {
         assert!(!may(other), "{other}");
