@@ -53,8 +53,6 @@ cases! {
     list_and_watch => "list-watch.txt",
     endpoints => "endpoints.txt",
     patch => "patch.txt",
-    refusals => "refusals.txt",
-    services => "services.txt",
     pod_rules => "pod-rules.txt",
     rules => "rules.txt",
     scale_and_status => "scale-status.txt",
