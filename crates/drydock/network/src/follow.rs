@@ -16,16 +16,17 @@ use crate::view::{Objects, View};
 const AT_ONCE: usize = 64;
 
 enum Change {
-    Service(Event<Service>),
-    Slice(Event<EndpointSlice>),
+    Service(Box<Event<Service>>),
+    Slice(Box<Event<EndpointSlice>>),
 }
 
 /// Publishes a view for each change, from when all that there is was seen.
 pub(crate) async fn follow(client: Client, publish: watch::Sender<Arc<View>>) {
     let services = watch_kind(Api::<Service>::all(client.clone()), watcher::Config::default());
     let slices = watch_kind(Api::<EndpointSlice>::all(client), watcher::Config::default());
-    let services = services.default_backoff().map(|event| event.map(Change::Service)).boxed();
-    let slices = slices.default_backoff().map(|event| event.map(Change::Slice)).boxed();
+    let services =
+        services.default_backoff().map(|event| event.map(|event| Change::Service(Box::new(event)))).boxed();
+    let slices = slices.default_backoff().map(|event| event.map(|event| Change::Slice(Box::new(event)))).boxed();
     let mut changes = futures::stream::select(services, slices).ready_chunks(AT_ONCE);
     let mut state = State::default();
     while let Some(batch) = changes.next().await {
@@ -52,26 +53,30 @@ struct State {
 impl State {
     fn take_in(&mut self, change: Change) {
         match change {
-            Change::Service(Event::Apply(object)) => self.objects.set_service(&object),
-            Change::Service(Event::Delete(object)) => self.objects.remove_service(&object),
-            Change::Service(Event::Init) => self.services.clear(),
-            Change::Service(Event::InitApply(object)) => self.services.push(object),
-            Change::Service(Event::InitDone) => {
-                let all = std::mem::take(&mut self.services);
-                self.objects.keep_services(&all);
-                all.iter().for_each(|object| self.objects.set_service(object));
-                self.complete[0] = true;
-            }
-            Change::Slice(Event::Apply(object)) => self.objects.set_slice(&object),
-            Change::Slice(Event::Delete(object)) => self.objects.remove_slice(&object),
-            Change::Slice(Event::Init) => self.slices.clear(),
-            Change::Slice(Event::InitApply(object)) => self.slices.push(object),
-            Change::Slice(Event::InitDone) => {
-                let all = std::mem::take(&mut self.slices);
-                self.objects.keep_slices(&all);
-                all.iter().for_each(|object| self.objects.set_slice(object));
-                self.complete[1] = true;
-            }
+            Change::Service(event) => match *event {
+                Event::Apply(object) => self.objects.set_service(&object),
+                Event::Delete(object) => self.objects.remove_service(&object),
+                Event::Init => self.services.clear(),
+                Event::InitApply(object) => self.services.push(object),
+                Event::InitDone => {
+                    let all = std::mem::take(&mut self.services);
+                    self.objects.keep_services(&all);
+                    all.iter().for_each(|object| self.objects.set_service(object));
+                    self.complete[0] = true;
+                }
+            },
+            Change::Slice(event) => match *event {
+                Event::Apply(object) => self.objects.set_slice(&object),
+                Event::Delete(object) => self.objects.remove_slice(&object),
+                Event::Init => self.slices.clear(),
+                Event::InitApply(object) => self.slices.push(object),
+                Event::InitDone => {
+                    let all = std::mem::take(&mut self.slices);
+                    self.objects.keep_slices(&all);
+                    all.iter().for_each(|object| self.objects.set_slice(object));
+                    self.complete[1] = true;
+                }
+            },
         }
     }
 }

@@ -7,7 +7,7 @@ mod support;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drydock_network::{Endpoint, NetworkOptions, Protocol, Service, ServiceName, ServicePort, View, serve};
 use support::{A, answer, ask, question, until};
@@ -190,6 +190,30 @@ async fn a_client_stays_with_its_endpoint_where_the_service_says_so() {
     network.view.send_replace(view(net, &others, Some(Duration::from_secs(60))));
     let second = until(async || talk(network.service()).await.ok().filter(|who| *who != first)).await;
     assert_eq!(talk(network.service()).await.unwrap(), second);
+}
+
+/// The middle of many times that it takes to connect and be told something.
+async fn typical(to: SocketAddr) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let begun = Instant::now();
+        TcpStream::connect(to).await.unwrap().read_u8().await.unwrap();
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[tokio::test]
+async fn a_service_adds_little_to_a_connection() {
+    let net = 11;
+    echo(net, 1).await;
+    let network = Network::start(net, Vec::new(), view(net, &[endpoint(net, 1, true)], None));
+    until(async || talk(network.service()).await.ok()).await;
+    let (direct, through) = (typical((address(net, 1), PORT).into()).await, typical(network.service()).await);
+    eprintln!("{direct:?} directly, {through:?} through the service");
+    // What it really adds is a matter of a benchmark; here a busy machine must not be taken for a fault.
+    assert!(through < direct + Duration::from_millis(5));
 }
 
 #[tokio::test]

@@ -45,7 +45,14 @@ impl Recorder {
     }
 
     /// Says something about a pod, or one of its containers.
-    pub fn pod(&self, pod: &Pod, field: Option<String>, kind: Kind, reason: &'static str, message: impl Into<String>) {
+    pub fn pod(
+        &self,
+        pod: &Pod,
+        field: Option<String>,
+        kind: Kind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
         let meta = &pod.metadata;
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -84,7 +84,8 @@ impl Shared {
         tokens: &mut Tokens,
     ) -> Result<(), String> {
         let spec = pod.spec.as_ref();
-        let account = spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| "default".to_owned());
+        let account =
+            spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_else(|| "default".to_owned());
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &namespace);
         for wish in wishes {

@@ -48,7 +48,8 @@ impl Left {
         let (disk_of, disk) = disk(directory);
         let number = |path: &str| fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let running = load.split_ascii_whitespace().nth(3).and_then(|pair| pair.split_once('/')?.1.parse().ok());
+        let running =
+            load.split_ascii_whitespace().nth(3).and_then(|pair| pair.split_once('/')?.1.parse().ok());
         Self {
             memory: memory("MemAvailable:"),
             disk,

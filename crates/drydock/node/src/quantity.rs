@@ -7,7 +7,8 @@ const NANO: i128 = 1_000_000_000;
 
 /// An amount in billionths of its unit; none when it is no quantity.
 pub(crate) fn nanos(text: &str) -> Option<i128> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '+' | '-')).unwrap_or(text.len());
+    let split =
+        text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '+' | '-')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
     let scale: i128 = match suffix {
         "" => NANO,

@@ -74,7 +74,8 @@ pub(crate) fn status(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -
     .into_iter()
     .map(|(name, amount)| (name.to_owned(), Quantity(amount)))
     .collect();
-    let address = |kind: &str, address: &str| NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
+    let address =
+        |kind: &str, address: &str| NodeAddress { type_: kind.to_owned(), address: address.to_owned() };
     NodeStatus {
         addresses: Some(vec![address("InternalIP", &facts.address), address("Hostname", facts.name)]),
         allocatable: Some(amounts.clone()),
@@ -105,7 +106,8 @@ fn conditions(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> Vec<N
     let share = |left: u64, of: u64| left as f64 / of.max(1) as f64;
     let memory = left.memory < LEAST_MEMORY;
     let disk = share(left.disk, left.disk_of) < LEAST_DISK;
-    let processes = share(left.processes_of.saturating_sub(left.processes), left.processes_of) < LEAST_PROCESSES;
+    let processes =
+        share(left.processes_of.saturating_sub(left.processes), left.processes_of) < LEAST_PROCESSES;
     let pressure = |kind: &str, under: bool, bad: &str, good: &str, text: &str| {
         let (reason, verb) = if under { (bad, "has insufficient") } else { (good, "has sufficient") };
         let verb = if !under && kind == "DiskPressure" { "has no" } else { verb };
@@ -126,14 +128,15 @@ fn conditions(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> Vec<N
             "memory available",
         ),
         pressure("DiskPressure", disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "disk pressure"),
-        pressure("PIDPressure", processes, "KubeletHasInsufficientPID", "KubeletHasSufficientPID", "PID available"),
-        limits,
-        (
-            "Ready".to_owned(),
-            true,
-            "KubeletReady".to_owned(),
-            "kubelet is posting ready status".to_owned(),
+        pressure(
+            "PIDPressure",
+            processes,
+            "KubeletHasInsufficientPID",
+            "KubeletHasSufficientPID",
+            "PID available",
         ),
+        limits,
+        ("Ready".to_owned(), true, "KubeletReady".to_owned(), "kubelet is posting ready status".to_owned()),
     ]
     .into_iter()
     .map(|(kind, holds, reason, message)| {
@@ -249,7 +252,8 @@ impl Shared {
     async fn renew(&self, uid: &str) -> Result<(), kube::Error> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASES);
         let now = MicroTime((self.clock)());
-        let spec = json!({"spec": {"holderIdentity": self.name, "leaseDurationSeconds": LIVES, "renewTime": now}});
+        let spec =
+            json!({"spec": {"holderIdentity": self.name, "leaseDurationSeconds": LIVES, "renewTime": now}});
         match leases.patch(&self.name, &PatchParams::default(), &Patch::Merge(spec)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             other => return other.map(drop),
@@ -324,6 +328,10 @@ mod tests {
         for condition in &mut pressed[..3] {
             condition.1 = "True";
         }
-        check(Ability::Yes, Left { memory: 1, disk: 1, disk_of: 100, processes: 999, processes_of: 1000 }, &pressed);
+        check(
+            Ability::Yes,
+            Left { memory: 1, disk: 1, disk_of: 100, processes: 999, processes_of: 1000 },
+            &pressed,
+        );
     }
 }

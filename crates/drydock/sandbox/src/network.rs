@@ -17,6 +17,9 @@ use crate::netlink::Netlink;
 /// Addresses that are no pod's: the range's own, the node's, the machine's.
 const RESERVED: u32 = 3;
 
+/// The name of the link's inner end.
+const INNER_END: &str = "uplink";
+
 /// The node's own address.
 pub(crate) fn node_address(range: Cidr) -> Ipv4Addr {
     range.nth(1)
@@ -56,8 +59,8 @@ pub(crate) fn uplink(
     outside: &OwnedFd,
 ) -> io::Result<u32> {
     let node = Netlink::open()?;
-    if node.index("uplink")?.is_none() {
-        node.add_veth("uplink", bridge, name, outside)?;
+    if node.index(INNER_END)?.is_none() {
+        node.add_veth(INNER_END, bridge, name, outside)?;
     } else {
         // An earlier run's, still up.
         return inside(outside, || Netlink::open()?.must_index(name))?;
@@ -72,6 +75,16 @@ pub(crate) fn uplink(
         }
         Ok(index)
     })?
+}
+
+/// Removes the link by its inner end, in the node's network namespace. The kernel would too, but some time after
+/// the namespace's last process.
+pub(crate) fn remove_inner_end() -> io::Result<()> {
+    let node = Netlink::open()?;
+    match node.index(INNER_END)? {
+        Some(index) => node.delete(index),
+        None => Ok(()),
+    }
 }
 
 /// Removes the link from the machine, if it is still the one that was made.

@@ -43,7 +43,7 @@ pub(crate) fn everything(layout: &Layout, outside: Option<&OwnedFd>) -> Result<(
     remains(layout, record.as_ref(), outside)
 }
 
-/// Ends and removes what a state directory records, but for the keeper.
+/// Ends and removes what a state directory records, but for the keeper. Whoever can't go outside is the keeper.
 ///
 /// The host's record goes last: while it is there, whoever starts in this directory waits for the keeper it names.
 pub(crate) fn remains(
@@ -65,9 +65,12 @@ pub(crate) fn remains(
                 let _in_use = fs::remove_dir(leaf);
             }
         }
-        if let (Some(uplink), Some(outside)) = (&record.uplink, outside) {
-            network::remove_uplink(&uplink.name, uplink.index, outside)
-                .map_err(Error::machine(format!("removing the link {}", uplink.name)))?;
+        if let Some(uplink) = &record.uplink {
+            match outside {
+                Some(outside) => network::remove_uplink(&uplink.name, uplink.index, outside),
+                None => network::remove_inner_end(),
+            }
+            .map_err(Error::machine(format!("removing the link {}", uplink.name)))?;
         }
     }
     for name in ["keeper.sock", "keeper.log", "host.new", "host.json"] {

@@ -44,7 +44,7 @@ pub fn answer(bytes: &[u8]) -> (u8, Vec<String>) {
 
 fn labels(mut name: &[u8]) -> String {
     let mut labels = Vec::new();
-    while let [length @ 1.., rest @ ..] = name {
+    while let [length @ 1..=63, rest @ ..] = name {
         let (label, more) = rest.split_at(usize::from(*length));
         labels.push(String::from_utf8_lossy(label).into_owned());
         name = more;

@@ -139,7 +139,8 @@ fn environment(image: &Config, own: Vec<(String, String)>, pod: &Pod) -> Vec<(St
 }
 
 fn capabilities(container: &Container) -> Capabilities {
-    let Some(wish) = container.security_context.as_ref().and_then(|context| context.capabilities.as_ref()) else {
+    let Some(wish) = container.security_context.as_ref().and_then(|context| context.capabilities.as_ref())
+    else {
         return Capabilities::default();
     };
     let (drop, add) = (wish.drop.iter().flatten(), wish.add.iter().flatten());

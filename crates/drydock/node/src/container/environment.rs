@@ -63,7 +63,8 @@ pub(crate) fn of(
             match sources.secrets.get(&reference.name) {
                 Some(secret) => {
                     for (key, value) in secret.data.iter().flatten() {
-                        variables.set(format!("{prefix}{key}"), String::from_utf8_lossy(&value.0).into_owned());
+                        variables
+                            .set(format!("{prefix}{key}"), String::from_utf8_lossy(&value.0).into_owned());
                     }
                 }
                 None if reference.optional == Some(true) => {}
@@ -119,9 +120,10 @@ fn from(
         return fields::field(pod, place, &reference.field_path).map(Some);
     }
     if let Some(selector) = &source.resource_field_ref {
-        let other = selector.container_name.as_ref().and_then(|name| {
-            pod.spec.as_ref()?.containers.iter().find(|container| container.name == *name)
-        });
+        let other = selector
+            .container_name
+            .as_ref()
+            .and_then(|name| pod.spec.as_ref()?.containers.iter().find(|container| container.name == *name));
         return fields::resource(other.unwrap_or(container), place, selector).map(Some);
     }
     if let Some(reference) = &source.config_map_key_ref {

@@ -57,7 +57,8 @@ fn subscript(path: &str) -> Option<(&str, &str)> {
 
 /// A map as a file shows it: `key="value"`, sorted.
 fn lines(map: Option<&BTreeMap<String, String>>) -> String {
-    let lines: Vec<String> = map.into_iter().flatten().map(|(key, value)| format!("{key}={value:?}")).collect();
+    let lines: Vec<String> =
+        map.into_iter().flatten().map(|(key, value)| format!("{key}={value:?}")).collect();
     lines.join("\n")
 }
 
@@ -84,7 +85,8 @@ pub(crate) fn resource(
         _ => return Err(unsupported()),
     };
     let divisor = selector.divisor.as_ref().map_or("1", |divisor| divisor.0.as_str());
-    let counted = quantity::divided(amount, divisor).ok_or_else(|| ConfigError(format!("divisor {divisor}")))?;
+    let counted =
+        quantity::divided(amount, divisor).ok_or_else(|| ConfigError(format!("divisor {divisor}")))?;
     Ok(counted.to_string())
 }
 
@@ -99,7 +101,12 @@ mod tests {
             "spec": {"containers": [], "nodeName": "here", "serviceAccountName": "sa"},
         });
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        let place = Place { host_ip: "10.0.0.1".into(), pod_ip: Some("10.0.0.2".into()), cpu_millis: 2000, memory: 1 << 30 };
+        let place = Place {
+            host_ip: "10.0.0.1".into(),
+            pod_ip: Some("10.0.0.2".into()),
+            cpu_millis: 2000,
+            memory: 1 << 30,
+        };
         let found = field(&pod, &place, path).map_err(|error| error.0);
         assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{path}");
     }
@@ -119,7 +126,8 @@ mod tests {
 
     #[test]
     fn resources_are_counted_in_their_divisor() {
-        let container = json!({"name": "c", "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "250m"}}});
+        let container =
+            json!({"name": "c", "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "250m"}}});
         let container: Container = serde_json::from_value(container).unwrap();
         let place = Place { cpu_millis: 2000, memory: 1 << 30, ..Place::default() };
         for (resource_name, divisor, expected) in [

@@ -44,7 +44,11 @@ pub(crate) fn hosts(pod: &Pod, cluster: &Cluster, address: Ipv4Addr) -> String {
         text.push_str("\n# Entries added by HostAliases.\n");
     }
     for alias in aliases {
-        text.push_str(&format!("{}\t{}\n", alias.ip, alias.hostnames.as_deref().unwrap_or_default().join("\t")));
+        text.push_str(&format!(
+            "{}\t{}\n",
+            alias.ip,
+            alias.hostnames.as_deref().unwrap_or_default().join("\t")
+        ));
     }
     text
 }
@@ -109,7 +113,8 @@ mod tests {
     fn pod(spec: Value) -> Pod {
         let mut spec = spec;
         spec["containers"] = json!([]);
-        serde_json::from_value(json!({"metadata": {"name": "web-0", "namespace": "shop"}, "spec": spec})).unwrap()
+        serde_json::from_value(json!({"metadata": {"name": "web-0", "namespace": "shop"}, "spec": spec}))
+            .unwrap()
     }
 
     fn cluster() -> Cluster {
@@ -141,6 +146,9 @@ mod tests {
         assert!(text.ends_with("10.0.0.7\tweb-0.web.shop.svc.cluster.local\tweb-0\n"), "{text}");
         let aliases = json!({"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a", "b"]}]});
         let text = hosts(&pod(aliases), &cluster(), address);
-        assert!(text.ends_with("10.0.0.7\tweb-0\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"), "{text}");
+        assert!(
+            text.ends_with("10.0.0.7\tweb-0\n\n# Entries added by HostAliases.\n1.2.3.4\ta\tb\n"),
+            "{text}"
+        );
     }
 }

@@ -26,7 +26,8 @@ pub(crate) fn of(pod: &Pod, container: &Container, image_user: &str, tree: &Path
     let shared = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
     let run_as = own.and_then(|own| own.run_as_user).or(shared.and_then(|shared| shared.run_as_user));
     let group = own.and_then(|own| own.run_as_group).or(shared.and_then(|shared| shared.run_as_group));
-    let non_root = own.and_then(|own| own.run_as_non_root).or(shared.and_then(|shared| shared.run_as_non_root));
+    let non_root =
+        own.and_then(|own| own.run_as_non_root).or(shared.and_then(|shared| shared.run_as_non_root));
     if non_root == Some(true) {
         verify(pod, container, run_as, image_user)?;
     }
@@ -53,14 +54,21 @@ pub(crate) fn of(pod: &Pod, container: &Container, image_user: &str, tree: &Path
     Ok(User { uid: found.uid, gid, groups })
 }
 
-fn verify(pod: &Pod, container: &Container, run_as: Option<i64>, image_user: &str) -> Result<(), ConfigError> {
+fn verify(
+    pod: &Pod,
+    container: &Container,
+    run_as: Option<i64>,
+    image_user: &str,
+) -> Result<(), ConfigError> {
     let place = format!("(pod: {:?}, container: {})", full_name(pod), container.name);
     let name = image_user.split(':').next().unwrap_or_default();
     match run_as {
         Some(0) => Err(ConfigError(format!("container's runAsUser breaks non-root policy {place}"))),
         Some(_) => Ok(()),
         None => match name.parse::<u32>() {
-            Ok(0) => Err(ConfigError(format!("container has runAsNonRoot and image will run as root {place}"))),
+            Ok(0) => {
+                Err(ConfigError(format!("container has runAsNonRoot and image will run as root {place}")))
+            }
             Ok(_) => Ok(()),
             Err(_) if name.is_empty() => {
                 Err(ConfigError(format!("container has runAsNonRoot and image will run as root {place}")))
@@ -80,7 +88,8 @@ mod tests {
     fn check(pod_context: Value, own: Value, image_user: &str, expected: Result<(u32, u32, &[u32]), &str>) {
         let tree = tempfile::tempdir().unwrap();
         std::fs::create_dir(tree.path().join("etc")).unwrap();
-        std::fs::write(tree.path().join("etc/passwd"), "root:x:0:0::/root:/bin/sh\nmem:x:11:12::/:/bin/sh\n").unwrap();
+        std::fs::write(tree.path().join("etc/passwd"), "root:x:0:0::/root:/bin/sh\nmem:x:11:12::/:/bin/sh\n")
+            .unwrap();
         std::fs::write(tree.path().join("etc/group"), "root:x:0:\nmem:x:12:\nmore:x:13:mem\n").unwrap();
         let pod = json!({
             "metadata": {"name": "p", "namespace": "n", "uid": "u"},
@@ -102,8 +111,18 @@ mod tests {
         check(json!({}), json!({}), "mem", Ok((11, 12, &[13])));
         check(json!({"runAsUser": 7}), json!({}), "mem", Ok((7, 0, &[])));
         check(json!({"runAsUser": 7}), json!({"runAsUser": 8, "runAsGroup": 9}), "mem", Ok((8, 9, &[])));
-        check(json!({"fsGroup": 5, "supplementalGroups": [6, 5]}), json!({}), "mem", Ok((11, 12, &[13, 6, 5])));
-        check(json!({}), json!({}), "nope", Err("unable to find user nope: no matching entries in passwd file"));
+        check(
+            json!({"fsGroup": 5, "supplementalGroups": [6, 5]}),
+            json!({}),
+            "mem",
+            Ok((11, 12, &[13, 6, 5])),
+        );
+        check(
+            json!({}),
+            json!({}),
+            "nope",
+            Err("unable to find user nope: no matching entries in passwd file"),
+        );
     }
 
     #[test]
@@ -111,11 +130,26 @@ mod tests {
         let non_root = || json!({"runAsNonRoot": true});
         let place = "(pod: \"p_n(u)\", container: c)";
         check(non_root(), json!({}), "11", Ok((11, 12, &[13])));
-        check(non_root(), json!({}), "", Err(&format!("container has runAsNonRoot and image will run as root {place}")));
-        check(non_root(), json!({"runAsUser": 0}), "11", Err(&format!("container's runAsUser breaks non-root policy {place}")));
-        check(non_root(), json!({}), "mem", Err(&format!(
-            "container has runAsNonRoot and image has non-numeric user (mem), cannot verify user is non-root {place}"
-        )));
+        check(
+            non_root(),
+            json!({}),
+            "",
+            Err(&format!("container has runAsNonRoot and image will run as root {place}")),
+        );
+        check(
+            non_root(),
+            json!({"runAsUser": 0}),
+            "11",
+            Err(&format!("container's runAsUser breaks non-root policy {place}")),
+        );
+        check(
+            non_root(),
+            json!({}),
+            "mem",
+            Err(&format!(
+                "container has runAsNonRoot and image has non-numeric user (mem), cannot verify user is non-root {place}"
+            )),
+        );
         check(non_root(), json!({"runAsNonRoot": false}), "", Ok((0, 0, &[])));
     }
 }

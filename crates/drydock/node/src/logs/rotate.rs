@@ -30,8 +30,12 @@ pub(crate) fn remove(log: &Path) {
 pub(crate) async fn keep_small(shared: &Shared) {
     loop {
         tokio::time::sleep(LOOKED_AT).await;
-        let running: Vec<_> =
-            shared.pods.lock().values().flat_map(|handle| handle.live.lock().containers.values().cloned().collect::<Vec<_>>()).collect();
+        let running: Vec<_> = shared
+            .pods
+            .lock()
+            .values()
+            .flat_map(|handle| handle.live.lock().containers.values().cloned().collect::<Vec<_>>())
+            .collect();
         for container in running {
             let Some(log) = container.config().ok().and_then(|config| config.log) else { continue };
             if std::fs::metadata(&log).is_ok_and(|found| found.len() < LARGEST) {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use drydock_sandbox as sandbox;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::mpsc;
@@ -17,11 +16,12 @@ use super::rotate::moved;
 /// How often a log that is followed is looked at.
 const LOOKED_AT: Duration = Duration::from_millis(50);
 
-/// Sends what is shown of a log, until it ends or nobody listens. `running` is the container that writes it.
+/// Sends what is shown of a log, until it ends or nobody listens. `is_written` says whether the container that
+/// writes it still runs.
 pub(crate) async fn send(
     path: PathBuf,
     wish: Wish,
-    running: Option<sandbox::Container>,
+    is_written: impl Fn() -> bool + Send,
     to: mpsc::Sender<io::Result<Bytes>>,
 ) {
     let follow = wish.follow;
@@ -43,7 +43,7 @@ pub(crate) async fn send(
     }
     loop {
         // Asked before the file is read: what was written before the end is read then.
-        let ended = running.as_ref().is_none_or(|running| running.exit().is_some());
+        let ended = !is_written();
         match &mut file {
             Some(open) => {
                 if !drain(open, &mut shown, &to).await {

@@ -69,7 +69,8 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
     let mut next = Next::default();
     let Some(spec) = &pod.spec else { return next };
     let deleting = observed.absent || pod.metadata.deletion_timestamp.is_some();
-    let ended_in_api = pod.status.as_ref().and_then(|status| status.phase.as_deref()).is_some_and(phase::is_final);
+    let ended_in_api =
+        pod.status.as_ref().and_then(|status| status.phase.as_deref()).is_some_and(phase::is_final);
     let over = observed.failed.is_some() || phase::of(spec, observed).is_over();
     if deleting || ended_in_api || over {
         end(pod, spec, observed, deleting, &mut next);
@@ -105,7 +106,8 @@ fn deadline(pod: &Pod, spec: &PodSpec, observed: &Observed) -> Option<Timestamp>
 
 /// Everything ends: first what the pod is for, then what served it, then its place.
 fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mut Next) {
-    let asked = pod.metadata.deletion_grace_period_seconds.filter(|_| pod.metadata.deletion_timestamp.is_some());
+    let asked =
+        pod.metadata.deletion_grace_period_seconds.filter(|_| pod.metadata.deletion_timestamp.is_some());
     let mut grace = asked.or(spec.termination_grace_period_seconds).unwrap_or(GRACE);
     if observed.absent {
         grace = grace.min(FORCED);
@@ -147,7 +149,8 @@ fn containers(pod: &Pod, spec: &PodSpec, observed: &Observed, now: Timestamp, ne
                 return;
             }
         } else if !past_init && !seen.is_some_and(|seen| phase::succeeded(seen)) {
-            let restart = if Restart::of(spec) == Restart::Never { Restart::Never } else { Restart::OnFailure };
+            let restart =
+                if Restart::of(spec) == Restart::Never { Restart::Never } else { Restart::OnFailure };
             step.keep(init, restart);
             return;
         }
@@ -251,7 +254,6 @@ impl Step<'_> {
 fn pull_delay(failures: u32) -> SignedDuration {
     (PULL_FIRST * 2i32.saturating_pow(failures.saturating_sub(1).min(6))).min(PULL_LONGEST)
 }
-
 
 #[cfg(test)]
 #[path = "decide_tests.rs"]

@@ -11,7 +11,8 @@ fn pod(spec: Value) -> Pod {
     if spec.get("containers").is_none() {
         spec["containers"] = json!([{"name": "a", "image": "i"}]);
     }
-    serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec})).unwrap()
+    serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec}))
+        .unwrap()
 }
 
 /// A pod whose place is ready.
@@ -183,6 +184,7 @@ fn a_deadline_is_waited_for_and_kept() {
     let mut pod = pod(json!({"activeDeadlineSeconds": 10}));
     check(&pod, &with(&[("a", running())]), "in 10s");
     let start = crate::pods::status::time(now() - SignedDuration::from_secs(10));
-    pod.status = Some(k8s_openapi::api::core::v1::PodStatus { start_time: Some(start), ..Default::default() });
+    pod.status =
+        Some(k8s_openapi::api::core::v1::PodStatus { start_time: Some(start), ..Default::default() });
     check(&pod, &with(&[("a", running())]), "fail DeadlineExceeded");
 }

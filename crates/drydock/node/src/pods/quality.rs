@@ -56,7 +56,8 @@ pub(crate) fn oom_score(spec: &PodSpec, container: &Container, machine_memory: u
 
 fn amount(container: &Container, limit: bool, resource: &str) -> i128 {
     let resources = container.resources.as_ref();
-    let map = resources.and_then(|resources| if limit { resources.limits.as_ref() } else { resources.requests.as_ref() });
+    let map = resources
+        .and_then(|resources| if limit { resources.limits.as_ref() } else { resources.requests.as_ref() });
     map.and_then(|map| map.get(resource)).and_then(|quantity| quantity::nanos(&quantity.0)).unwrap_or(0)
 }
 
@@ -76,7 +77,8 @@ mod tests {
         check(json!({"requests": {"cpu": "0"}}), Quality::BestEffort);
         check(json!({"requests": {"cpu": "1"}}), Quality::Burstable);
         check(json!({"limits": {"cpu": "1", "memory": "1Gi"}}), Quality::Guaranteed);
-        let limits = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}});
+        let limits =
+            json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}});
         check(limits, Quality::Burstable);
     }
 }

@@ -99,7 +99,11 @@ impl Worker {
     pub(super) async fn make_sandbox(&mut self) {
         let old = self.live.lock().sandbox.take();
         if let Some(old) = old {
-            self.say(Kind::Normal, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
+            self.say(
+                Kind::Normal,
+                "SandboxChanged",
+                "Pod sandbox changed, it will be killed and re-created.",
+            );
             if let Err(error) = old.stop().await {
                 self.live.lock().sandbox = Some(old);
                 self.block("FailedKillPod", format!("error killing pod: {error}"));
@@ -252,7 +256,10 @@ impl Worker {
                     }
                     _ => "RunContainerError",
                 };
-                return Err(refused(reason, format!("failed to start container {name:?}: {}", chain(&error))));
+                return Err(refused(
+                    reason,
+                    format!("failed to start container {name:?}: {}", chain(&error)),
+                ));
             }
         };
         let since = running.started();
@@ -343,7 +350,8 @@ async fn resolve(
     image: String,
     pull: Pull,
 ) -> Result<Box<Resolved>, (String, String)> {
-    let say = |kind, reason, message: String| shared.recorder.pod(pod, Some(field.clone()), kind, reason, message);
+    let say =
+        |kind, reason, message: String| shared.recorder.pod(pod, Some(field.clone()), kind, reason, message);
     let reference = Reference::parse(&image).map_err(|error| {
         let message = error.kubelet_message();
         say(Kind::Warning, "InspectFailed", message.clone());
@@ -393,7 +401,11 @@ async fn resolve(
                 "ErrImageNeverPull" => message.clone(),
                 _ => format!("Failed to pull image {image:?}: {message}"),
             };
-            say(Kind::Warning, if reason == "ErrImageNeverPull" { "ErrImageNeverPull" } else { "Failed" }, text);
+            say(
+                Kind::Warning,
+                if reason == "ErrImageNeverPull" { "ErrImageNeverPull" } else { "Failed" },
+                text,
+            );
             Err((reason, message))
         }
         Err(error) => Err(("ErrImagePull".to_owned(), error.to_string())),
@@ -429,7 +441,11 @@ fn probes_of(container: &Container) -> Vec<(probes::tracker::Kind, Probe)> {
 }
 
 /// Does what a hook says.
-pub(super) async fn run_hook(target: &Target, hook: &LifecycleHandler, limit: Duration) -> Result<(), String> {
+pub(super) async fn run_hook(
+    target: &Target,
+    hook: &LifecycleHandler,
+    limit: Duration,
+) -> Result<(), String> {
     if let Some(action) = &hook.exec {
         return ask::exec(target, action, limit).await;
     }

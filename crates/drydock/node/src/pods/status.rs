@@ -70,7 +70,10 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
 
 /// A time as the API keeps it: whole seconds.
 pub(crate) fn time(at: Timestamp) -> Time {
-    Time(at.round(jiff::TimestampRound::new().smallest(jiff::Unit::Second).mode(jiff::RoundMode::Floor)).unwrap_or(at))
+    Time(
+        at.round(jiff::TimestampRound::new().smallest(jiff::Unit::Second).mode(jiff::RoundMode::Floor))
+            .unwrap_or(at),
+    )
 }
 
 fn initialized(spec: &PodSpec, observed: &Observed) -> bool {
@@ -124,7 +127,8 @@ fn container_status(
     }
     status.state = Some(state);
     if let Some(last) = &seen.last {
-        status.last_state = Some(ContainerState { terminated: Some(terminated(last)), ..ContainerState::default() });
+        status.last_state =
+            Some(ContainerState { terminated: Some(terminated(last)), ..ContainerState::default() });
         status.container_id = status.container_id.or_else(|| Some(last.id.clone()));
     }
     status
@@ -162,9 +166,11 @@ fn conditions(
     let waiting: Vec<&str> = init
         .iter()
         .zip(init_containers(spec))
-        .filter(|(status, container)| {
-            if is_sidecar(container) { status.started != Some(true) } else { !status.ready }
-        })
+        .filter(
+            |(status, container)| {
+                if is_sidecar(container) { status.started != Some(true) } else { !status.ready }
+            },
+        )
         .map(|(status, _)| status.name.as_str())
         .collect();
     let unready: Vec<&str> =
@@ -203,7 +209,9 @@ fn conditions(
         .map(|said| {
             let status = if said.holds { "True" } else { "False" };
             let before = old.iter().find(|condition| condition.type_ == said.kind);
-            let since = before.filter(|condition| condition.status == status).and_then(|c| c.last_transition_time.clone());
+            let since = before
+                .filter(|condition| condition.status == status)
+                .and_then(|c| c.last_transition_time.clone());
             PodCondition {
                 type_: said.kind.to_owned(),
                 status: status.to_owned(),
@@ -225,7 +233,9 @@ fn gates(spec: &PodSpec, conditions: &[PodCondition]) -> Option<String> {
         .filter_map(|gate| {
             let kind = &gate.condition_type;
             match conditions.iter().find(|condition| condition.type_ == *kind) {
-                None => Some(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+                None => {
+                    Some(format!("corresponding condition of pod readiness gate {kind:?} does not exist."))
+                }
                 Some(condition) if condition.status != "True" => Some(format!(
                     "the status of pod readiness gate {kind:?} is not \"True\", but {}",
                     condition.status

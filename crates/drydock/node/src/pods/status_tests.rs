@@ -44,7 +44,8 @@ fn check(spec: Value, observed: &Observed, expected: &str) -> PodStatus {
         .filter(|condition| condition.status == "True")
         .map(|condition| condition.type_.as_str())
         .collect();
-    let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    let all =
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
     let states: Vec<String> = all
         .map(|container| {
             let state = container.state.clone().unwrap();

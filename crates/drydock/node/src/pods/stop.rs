@@ -35,7 +35,12 @@ impl Worker {
             Told::Ended { container, id, exit } => self.ended(&container, &id, exit).await,
             Told::HookFailed { container, id, message } => {
                 if self.is_current(&container, &id) {
-                    self.say_of(&container, Kind::Warning, "FailedPostStartHook", format!("PostStartHook failed: {message}"));
+                    self.say_of(
+                        &container,
+                        Kind::Warning,
+                        "FailedPostStartHook",
+                        format!("PostStartHook failed: {message}"),
+                    );
                     let message = "FailedPostStartHook".to_owned();
                     self.seen(&container).unhealthy = Some(Unhealthy { message, grace: None });
                 }
@@ -93,9 +98,12 @@ impl Worker {
     /// Has a container end: its hook, a signal, time, and the signal that nobody survives.
     pub(super) fn stop(&mut self, name: &str, grace: i64, why: Stopping) {
         let spec = self.container(name);
-        let signal = self.images.get(name).and_then(|image| image.config.stop_signal.as_deref().and_then(signal));
+        let signal =
+            self.images.get(name).and_then(|image| image.config.stop_signal.as_deref().and_then(signal));
         let live = self.live.lock();
-        let (Some(container), Some(pod)) = (live.containers.get(name).cloned(), live.sandbox.clone()) else { return };
+        let (Some(container), Some(pod)) = (live.containers.get(name).cloned(), live.sandbox.clone()) else {
+            return;
+        };
         drop(live);
         let message = match why {
             Stopping::WithPod => format!("Stopping container {name}"),
@@ -191,7 +199,8 @@ impl Worker {
         let Some(status) = self.pod.status.clone() else { return };
         let all = status.container_statuses.into_iter().flatten();
         for shown in all.chain(status.init_container_statuses.into_iter().flatten()) {
-            let ended = |state: Option<ContainerState>| state.and_then(|state| state.terminated).map(from_api);
+            let ended =
+                |state: Option<ContainerState>| state.and_then(|state| state.terminated).map(from_api);
             let now = ended(shown.state);
             let last = ended(shown.last_state);
             if now.is_none() && last.is_none() && shown.restart_count == 0 {
@@ -216,7 +225,10 @@ impl Worker {
         self.live.lock().sandbox = Some(pod);
         let mut latest: BTreeMap<String, (ContainerNote, sandbox::Container)> = BTreeMap::new();
         for container in containers {
-            let note = container.config().ok().and_then(|config| serde_json::from_str::<ContainerNote>(&config.note).ok());
+            let note = container
+                .config()
+                .ok()
+                .and_then(|config| serde_json::from_str::<ContainerNote>(&config.note).ok());
             let Some(note) = note else { continue };
             if latest.get(&note.name).is_none_or(|(known, _)| known.restart < note.restart) {
                 latest.insert(note.name.clone(), (note, container));
@@ -231,7 +243,10 @@ impl Worker {
             seen.asked = note.image;
             seen.image_id = note.image_id;
             let shown = shown_id(&self.uid, container.id());
-            let before = std::mem::replace(&mut self.seen(&name).state, State::Running { id: shown.clone(), since: container.started() });
+            let before = std::mem::replace(
+                &mut self.seen(&name).state,
+                State::Running { id: shown.clone(), since: container.started() },
+            );
             if let State::Ended(ended) = before
                 && ended.id != shown
             {
@@ -274,7 +289,16 @@ fn signal(text: &str) -> Option<i32> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    let names = [("HUP", 1), ("INT", 2), ("QUIT", 3), ("KILL", 9), ("USR1", 10), ("USR2", 12), ("TERM", 15), ("WINCH", 28)];
+    let names = [
+        ("HUP", 1),
+        ("INT", 2),
+        ("QUIT", 3),
+        ("KILL", 9),
+        ("USR1", 10),
+        ("USR2", 12),
+        ("TERM", 15),
+        ("WINCH", 28),
+    ];
     let name = text.strip_prefix("SIG").unwrap_or(text);
     names.into_iter().find(|(known, _)| *known == name).map(|(_, number)| number)
 }

@@ -66,7 +66,12 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub fn new(shared: Arc<Shared>, uid: String, sight: watch::Receiver<Sight>, live: Arc<Mutex<Live>>) -> Self {
+    pub fn new(
+        shared: Arc<Shared>,
+        uid: String,
+        sight: watch::Receiver<Sight>,
+        live: Arc<Mutex<Live>>,
+    ) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
         let (found, findings) = mpsc::unbounded_channel();
         let pod = Arc::clone(&sight.borrow().pod);
@@ -217,7 +222,13 @@ impl Worker {
     }
 
     /// Says something about a container.
-    pub(super) fn say_of(&self, container: &str, kind: Kind, reason: &'static str, message: impl Into<String>) {
+    pub(super) fn say_of(
+        &self,
+        container: &str,
+        kind: Kind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
         let init = self.pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
         let is_init = init.is_some_and(|init| init.iter().any(|init| init.name == container));
         let list = if is_init { "initContainers" } else { "containers" };
@@ -255,7 +266,8 @@ impl Worker {
                 self.say_of(container, Kind::Warning, "BackOff", text);
             }
             _ => {
-                let image = self.container(container).and_then(|container| container.image).unwrap_or_default();
+                let image =
+                    self.container(container).and_then(|container| container.image).unwrap_or_default();
                 self.say_of(container, Kind::Normal, "BackOff", format!("Back-off pulling image {image:?}"));
                 self.say_of(container, Kind::Warning, "Failed", format!("Error: {reason}"));
             }
@@ -352,7 +364,10 @@ impl Worker {
         match tokio::time::timeout(WRITE, pods.delete(&self.name(), &parameters)).await {
             Ok(Ok(answer)) => {
                 // With finalizers it stays until those who put them there are done.
-                let held = answer.left().and_then(|pod| pod.metadata.finalizers).is_some_and(|list| !list.is_empty());
+                let held = answer
+                    .left()
+                    .and_then(|pod| pod.metadata.finalizers)
+                    .is_some_and(|list| !list.is_empty());
                 self.observed.released = true;
                 !held
             }
@@ -390,7 +405,8 @@ fn shows(pod: &Pod, status: &PodStatus) -> bool {
         let text = |status: &PodStatus| {
             let mut status = status.clone();
             status.conditions.iter_mut().flatten().for_each(|condition| condition.last_probe_time = None);
-            let ours = ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
+            let ours =
+                ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
             if let Some(list) = &mut status.conditions {
                 list.retain(|condition| ours.contains(&condition.type_.as_str()));
                 list.sort_by(|a, b| a.type_.cmp(&b.type_));

@@ -68,7 +68,11 @@ pub(crate) async fn exec(target: &Target, action: &ExecAction, timeout: Duration
 }
 
 /// Asks for a page; anything from 200 to 399 is good.
-pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: Duration) -> Result<(), String> {
+pub(crate) async fn http_get(
+    target: &Target,
+    action: &HTTPGetAction,
+    timeout: Duration,
+) -> Result<(), String> {
     let address = address(target, action.host.as_deref(), &action.port)?;
     let path = action.path.clone().unwrap_or_default();
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
@@ -79,15 +83,19 @@ pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: D
     let get = async {
         let stream = dial(target, address, timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
         let failed = |error: &dyn std::error::Error| format!("Get {shown:?}: {error}");
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(&error))?;
         let connection = tokio::spawn(connection);
         let mut request = http::Request::get(path.as_str());
         let headers: &[HTTPHeader] = action.http_headers.as_deref().unwrap_or_default();
         if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
             request = request.header("Host", address.to_string());
         }
-        request = request.header("User-Agent", "kube-probe/1.34").header("Accept", "*/*").header("Connection", "close");
+        request = request
+            .header("User-Agent", "kube-probe/1.34")
+            .header("Accept", "*/*")
+            .header("Connection", "close");
         for header in headers {
             request = request.header(header.name.as_str(), header.value.as_str());
         }
@@ -116,7 +124,11 @@ pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: D
     }
 }
 
-async fn dial(target: &Target, address: SocketAddr, timeout: Duration) -> Result<tokio::net::TcpStream, String> {
+async fn dial(
+    target: &Target,
+    address: SocketAddr,
+    timeout: Duration,
+) -> Result<tokio::net::TcpStream, String> {
     match tokio::time::timeout(timeout, target.pod.dial(address)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(sandbox::Error::Machine { source, .. })) => {

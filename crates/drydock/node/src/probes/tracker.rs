@@ -34,7 +34,9 @@ pub(crate) struct Pace {
 impl Pace {
     pub fn of(probe: &Probe) -> Self {
         let seconds = |value: Option<i32>, default: u64| {
-            Duration::from_secs(value.and_then(|value| u64::try_from(value).ok()).filter(|s| *s > 0).unwrap_or(default))
+            Duration::from_secs(
+                value.and_then(|value| u64::try_from(value).ok()).filter(|s| *s > 0).unwrap_or(default),
+            )
         };
         Self {
             delay: seconds(probe.initial_delay_seconds, 0),

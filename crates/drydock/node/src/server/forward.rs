@@ -29,7 +29,10 @@ pub(crate) fn forward(
 ) -> Result<Response<Body>, Refusal> {
     let found = find(shared, namespace, pod, "")?;
     let sandbox = found.sandbox.ok_or_else(|| {
-        Refusal::bad(format!("unable to forward port because pod is not running. Current status={}", phase(&found.pod)))
+        Refusal::bad(format!(
+            "unable to forward port because pod is not running. Current status={}",
+            phase(&found.pod)
+        ))
     })?;
     let mut ports = Vec::new();
     for text in query.all("ports").chain(query.all("port")).flat_map(|list| list.split(',')) {
@@ -154,7 +157,14 @@ async fn tunnel(pod: sandbox::Pod, mut incoming: channels::Incoming, outgoing: O
                         let (input, from_client) = mpsc::channel(64);
                         streams.inputs.insert(stream, input);
                         let error = streams.errors.remove(&request);
-                        tasks.spawn(connection(pod.clone(), port, stream, error, from_client, outgoing.clone()));
+                        tasks.spawn(connection(
+                            pod.clone(),
+                            port,
+                            stream,
+                            error,
+                            from_client,
+                            outgoing.clone(),
+                        ));
                     }
                 }
                 Frame::Data { stream, bytes, last } => {
@@ -204,7 +214,8 @@ async fn connection(
             let down = async {
                 let mut buffer = vec![0; 32 * 1024];
                 while let Ok(count) = read.read(&mut buffer).await {
-                    if count == 0 || !outgoing.send_bytes(Writer::data(stream, &buffer[..count], false)).await {
+                    if count == 0 || !outgoing.send_bytes(Writer::data(stream, &buffer[..count], false)).await
+                    {
                         return;
                     }
                 }

@@ -30,12 +30,14 @@ use hyper::body::{Frame, Incoming};
 use hyper_util::rt::TokioIo;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use crate::Shared;
 use crate::logs;
 use crate::logs::lines::Wish;
+use crate::pods::Live;
 
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
 
@@ -104,7 +106,9 @@ async fn answer(shared: &Arc<Shared>, token: &str, request: Request<Incoming>) -
     let answered = match parts.as_slice() {
         ["healthz"] => Ok(Response::new(full("ok"))),
         ["containerLogs", namespace, pod, container] => show_logs(shared, namespace, pod, container, &query),
-        ["exec", namespace, pod, container] => remote::exec(shared, namespace, pod, container, &query, request).await,
+        ["exec", namespace, pod, container] => {
+            remote::exec(shared, namespace, pod, container, &query, request).await
+        }
         ["attach", namespace, pod, container] => {
             remote::attach(shared, namespace, pod, container, &query, request).await
         }
@@ -132,7 +136,12 @@ impl Query {
             percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned()
         };
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (word(k), word(v))).collect())
+        Self(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(k, v)| (word(k), word(v)))
+                .collect(),
+        )
     }
 
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
@@ -158,6 +167,7 @@ impl Query {
 pub(crate) struct Found {
     pub pod: Arc<Pod>,
     pub sandbox: Option<sandbox::Pod>,
+    pub live: Arc<Mutex<Live>>,
     /// The container that runs, or ran last, and how often it was started again.
     pub container: Option<(sandbox::Container, i32)>,
 }
@@ -175,6 +185,7 @@ pub(crate) fn find(shared: &Shared, namespace: &str, name: &str, container: &str
     Ok(Found {
         pod: Arc::clone(&handle.pod.borrow().pod),
         sandbox: live.sandbox.clone(),
+        live: Arc::clone(&handle.live),
         container: live.containers.get(container).cloned().map(|found| (found, restarts)),
     })
 }
@@ -188,13 +199,15 @@ fn show_logs(
 ) -> Result<Response<Body>, Refusal> {
     let found = find(shared, namespace, name, container)?;
     let spec = found.pod.spec.as_ref();
-    let mut all = spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    let mut all =
+        spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
     if !all.any(|known| known.name == container) {
         return Err(Refusal::absent(format!("container \"{container}\" not found in pod \"{name}\"")));
     }
     let now = shared.now();
     let positive = |number: Option<i64>| number.and_then(|number| usize::try_from(number).ok());
-    let since = match (query.number("sinceSeconds")?, query.get("sinceTime").filter(|text| !text.is_empty())) {
+    let since = match (query.number("sinceSeconds")?, query.get("sinceTime").filter(|text| !text.is_empty()))
+    {
         (Some(seconds), _) => Some(now - SignedDuration::from_secs(seconds)),
         (None, Some(text)) => Some(text.parse().map_err(|_| Refusal::bad("invalid sinceTime"))?),
         (None, None) => None,
@@ -221,7 +234,8 @@ fn show_logs(
     let path = logs::file(&shared.logs, &found.pod, container, restart);
     if restart < 0 || !path.exists() {
         if wish.previous {
-            let message = format!("previous terminated container \"{container}\" in pod \"{name}\" not found");
+            let message =
+                format!("previous terminated container \"{container}\" in pod \"{name}\" not found");
             return Err(Refusal::bad(message));
         }
         let waiting = shown.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.clone());
@@ -231,13 +245,22 @@ fn show_logs(
                 "ErrImagePull" | "ImagePullBackOff" => "trying and failing to pull image",
                 reason => reason,
             };
-            let message = format!("container \"{container}\" in pod \"{name}\" is waiting to start: {reason}");
+            let message =
+                format!("container \"{container}\" in pod \"{name}\" is waiting to start: {reason}");
             return Err(Refusal::bad(message));
         }
     }
     let running = found.container.filter(|_| !wish.previous).map(|(container, _)| container);
+    let (live, of) = (found.live, container.to_owned());
+    let is_written = move || {
+        running.as_ref().is_some_and(|running| {
+            let live = live.lock();
+            let current = live.containers.get(&of).is_some_and(|current| current.id() == running.id());
+            current && running.exit().is_none()
+        })
+    };
     let (to, pieces) = mpsc::channel(16);
-    tokio::spawn(logs::stream::send(path, wish, running, to));
+    tokio::spawn(logs::stream::send(path, wish, is_written, to));
     let pieces = futures::stream::unfold(pieces, |mut pieces| async {
         pieces.recv().await.map(|piece| (piece.map(Frame::data), pieces))
     });

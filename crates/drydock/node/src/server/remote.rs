@@ -40,9 +40,15 @@ impl Files {
     }
 }
 
-fn running(shared: &Shared, namespace: &str, pod: &str, container: &str) -> Result<sandbox::Container, Refusal> {
+fn running(
+    shared: &Shared,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+) -> Result<sandbox::Container, Refusal> {
     let found = find(shared, namespace, pod, container)?;
-    let running = found.container.map(|(container, _)| container).filter(|container| container.exit().is_none());
+    let running =
+        found.container.map(|(container, _)| container).filter(|container| container.exit().is_none());
     running.ok_or_else(|| Refusal::absent(format!("container not found (\"{container}\")")))
 }
 

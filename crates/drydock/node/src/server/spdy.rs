@@ -181,7 +181,8 @@ impl Inflater {
         let mut out = Vec::new();
         loop {
             let flags = inflate_flags::TINFL_FLAG_HAS_MORE_INPUT;
-            let (status, read, written) = decompress(&mut self.state, input, &mut self.window, self.at, flags);
+            let (status, read, written) =
+                decompress(&mut self.state, input, &mut self.window, self.at, flags);
             out.extend_from_slice(&self.window[self.at..self.at + written]);
             self.at = (self.at + written) % WINDOW;
             input = input.get(read..).unwrap_or_default();
@@ -248,6 +249,25 @@ mod tests {
             }
             let data = |bytes: &[u8], last| Frame::Data { stream: 3, bytes: bytes.to_vec(), last };
             assert_eq!(frames, [data(b"hello", false), Frame::Ping(7), data(b"", true)]);
+        }
+    }
+
+    #[test]
+    fn headers_that_another_compressed_are_read() {
+        let frames = [
+            "800300010000003e0000000100000000000078f9e3c6a7c202253a50120fc82f0227750b030b0320cd098daf4c503a66048970059714\
+             a526e6420b1bd654505400000000ffff",
+            "800300010000001600000003000000000000225333a8a44a04000000ffff",
+        ];
+        let mut reader = Reader::default();
+        for (frame, (number, kind)) in frames.into_iter().zip([(1, "error"), (3, "data")]) {
+            let digits = frame.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+            let bytes: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+            reader.feed(&bytes);
+            let Some(Frame::Open { stream, headers }) = reader.next().unwrap() else { panic!("no stream") };
+            let expected = [("port", "8080"), ("requestid", "0"), ("streamtype", kind)];
+            assert_eq!(stream, number);
+            assert_eq!(headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
         }
     }
 }

@@ -19,14 +19,16 @@ pub(crate) fn accept(
 ) -> Result<(Response<Body>, &'static str, impl Future<Output = Option<Socket>> + Send + 'static), Refusal> {
     let headers = request.headers();
     let is = |name, word: &str| {
-        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| {
-            value.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
-        })
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
     };
     if !is(header::UPGRADE, "websocket") || !is(header::CONNECTION, "upgrade") {
         return Err(Refusal::bad("Upgrade request required"));
     }
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| Refusal::bad("Sec-WebSocket-Key is missing"))?;
+    let key =
+        headers.get(header::SEC_WEBSOCKET_KEY).ok_or_else(|| Refusal::bad("Sec-WebSocket-Key is missing"))?;
     let accept = derive_accept_key(key.as_bytes());
     let asked: Vec<&str> = headers
         .get_all(header::SEC_WEBSOCKET_PROTOCOL)
@@ -35,7 +37,8 @@ pub(crate) fn accept(
         .flat_map(|value| value.split(',').map(str::trim))
         .collect();
     let Some(protocol) = protocols.iter().copied().find(|known| asked.contains(known)) else {
-        let message = format!("unable to negotiate protocol: client supports {asked:?}, server accepts {protocols:?}");
+        let message =
+            format!("unable to negotiate protocol: client supports {asked:?}, server accepts {protocols:?}");
         return Err(Refusal(StatusCode::FORBIDDEN, message));
     };
     let upgraded = hyper::upgrade::on(&mut request);
@@ -50,7 +53,9 @@ pub(crate) fn accept(
     }
     let socket = async move {
         match upgraded.await {
-            Ok(upgraded) => Some(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await),
+            Ok(upgraded) => {
+                Some(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await)
+            }
             Err(error) => {
                 tracing::debug!(%error, "a connection was not upgraded");
                 None

@@ -18,7 +18,12 @@ const DATA: &str = "..data";
 const NEW: &str = "..data_tmp";
 
 /// Makes the directory show these files, and no others. False when it did already.
-pub(crate) fn write(directory: &Path, payload: &Payload, group: Option<u32>, now: Timestamp) -> io::Result<bool> {
+pub(crate) fn write(
+    directory: &Path,
+    payload: &Payload,
+    group: Option<u32>,
+    now: Timestamp,
+) -> io::Result<bool> {
     fs::create_dir_all(directory)?;
     fs::set_permissions(directory, fs::Permissions::from_mode(if group.is_some() { 0o2775 } else { 0o755 }))?;
     own(directory, group);
@@ -133,9 +138,9 @@ mod tests {
         assert!(write(&directory, &payload(&[("a", "3"), ("b", "4")]), None, at(3)).unwrap());
         check(&directory, &["..data", "a", "b"]);
         assert_eq!(fs::read_to_string(directory.join("a")).unwrap(), "3");
-        let kept = fs::read_dir(&directory).unwrap().filter(|entry| {
-            entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("..1970")
-        });
+        let kept = fs::read_dir(&directory)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("..1970"));
         assert_eq!(kept.count(), 1);
     }
 }

@@ -164,7 +164,10 @@ impl Prepared {
         let mut mounts = Vec::new();
         for wish in container.volume_mounts.iter().flatten() {
             let volume = self.volumes.get(&wish.name).ok_or_else(|| {
-                ConfigError(format!("cannot find volume {:?} to mount into container {:?}", wish.name, container.name))
+                ConfigError(format!(
+                    "cannot find volume {:?} to mount into container {:?}",
+                    wish.name, container.name
+                ))
             })?;
             let below = match (&wish.sub_path_expr, &wish.sub_path) {
                 (Some(text), _) if !text.is_empty() => expand(text, &value),
@@ -188,7 +191,8 @@ fn inside(volume: &Path, below: &str) -> Result<PathBuf, ConfigError> {
         return Ok(volume.to_owned());
     }
     let bad = |why: &str| ConfigError(format!("failed to prepare subPath for volumeMount: {below:?} {why}"));
-    let plain = Path::new(below).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let plain =
+        Path::new(below).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !plain {
         return Err(bad("must stay below the volume"));
     }

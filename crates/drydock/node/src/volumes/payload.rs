@@ -83,7 +83,14 @@ pub(crate) fn of(
     } else if let Some(source) = &volume.secret {
         let name = source.secret_name.clone().unwrap_or_default();
         let mode = source.default_mode.unwrap_or(MODE);
-        secret(&mut files, sources.secrets.get(&name), &name, &source.items, mode, source.optional == Some(true))?;
+        secret(
+            &mut files,
+            sources.secrets.get(&name),
+            &name,
+            &source.items,
+            mode,
+            source.optional == Some(true),
+        )?;
     } else if let Some(source) = &volume.downward_api {
         downward(&mut files, pod, place, source.items.as_deref(), source.default_mode.unwrap_or(MODE))?;
     } else if let Some(projected) = &volume.projected {
@@ -91,7 +98,14 @@ pub(crate) fn of(
         for source in projected.sources.iter().flatten() {
             if let Some(source) = &source.config_map {
                 let map = sources.config_maps.get(&source.name);
-                config_map(&mut files, map, &source.name, &source.items, mode, source.optional == Some(true))?;
+                config_map(
+                    &mut files,
+                    map,
+                    &source.name,
+                    &source.items,
+                    mode,
+                    source.optional == Some(true),
+                )?;
             }
             if let Some(source) = &source.secret {
                 let found = sources.secrets.get(&source.name);
@@ -101,7 +115,8 @@ pub(crate) fn of(
                 downward(&mut files, pod, place, source.items.as_deref(), mode)?;
             }
             if let Some(source) = &source.service_account_token {
-                let found = tokens.iter().find(|(wish, _)| wish.volume == volume.name && wish.path == source.path);
+                let found =
+                    tokens.iter().find(|(wish, _)| wish.volume == volume.name && wish.path == source.path);
                 let (_, token) = found.ok_or("failed to fetch token")?;
                 put(&mut files, &source.path, token.clone().into_bytes(), None, mode)?;
             }
@@ -115,12 +130,20 @@ pub(crate) fn of(
 /// Whether a volume's files are to stay in memory.
 pub(crate) fn is_private(volume: &Volume) -> bool {
     volume.secret.is_some()
-        || volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()).any(|source| {
-            source.secret.is_some() || source.service_account_token.is_some()
-        })
+        || volume
+            .projected
+            .iter()
+            .flat_map(|projected| projected.sources.iter().flatten())
+            .any(|source| source.secret.is_some() || source.service_account_token.is_some())
 }
 
-fn put(files: &mut Payload, path: &str, bytes: Vec<u8>, mode: Option<i32>, default: i32) -> Result<(), String> {
+fn put(
+    files: &mut Payload,
+    path: &str,
+    bytes: Vec<u8>,
+    mode: Option<i32>,
+    default: i32,
+) -> Result<(), String> {
     let inside = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
     if !inside {
         return Err(format!("invalid path: {path:?}"));
@@ -199,7 +222,9 @@ fn downward(
         } else if let Some(selector) = &item.resource_field_ref {
             let wanted = selector.container_name.as_deref().unwrap_or_default();
             let spec = pod.spec.as_ref();
-            let mut all = spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+            let mut all = spec
+                .into_iter()
+                .flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
             let container: &Container = all
                 .find(|container| container.name == wanted)
                 .ok_or_else(|| format!("container {wanted:?} not found"))?;
@@ -224,8 +249,10 @@ mod tests {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "n"}})).unwrap();
         let map: ConfigMap = serde_json::from_value(json!({"data": {"a": "1", "b": "2"}})).unwrap();
         let found: Secret = serde_json::from_value(json!({"data": {"p": "c2VjcmV0"}})).unwrap();
-        let sources =
-            Sources { config_maps: [("m".to_owned(), map)].into(), secrets: [("s".to_owned(), found)].into() };
+        let sources = Sources {
+            config_maps: [("m".to_owned(), map)].into(),
+            secrets: [("s".to_owned(), found)].into(),
+        };
         let wishes = tokens(std::slice::from_ref(&volume));
         let tokens = wishes.into_iter().map(|wish| (wish, "TOKEN".to_owned())).collect();
         let payload = of(&volume, &pod, &Place::default(), &sources, &tokens).map(Option::unwrap_or_default);

@@ -31,7 +31,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub async fn start(host: Host, images: Store, directory: PathBuf) -> Self {
-        let drydock = Drydock::builder().start().await.unwrap();
+        Self::start_on(Drydock::builder().start().await.unwrap(), host, images, directory).await
+    }
+
+    /// A node on a cluster that may have had one before.
+    pub async fn start_on(drydock: Drydock, host: Host, images: Store, directory: PathBuf) -> Self {
         let client = drydock.client();
         let node = Identity::user(&format!("system:node:{NODE}"), ["system:nodes"]);
         // What kubeadm clusters leave to the node authorizer.
@@ -42,7 +46,8 @@ impl Cluster {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
         });
         let bindings: Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> = Api::all(client.clone());
-        bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+        let made = bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await;
+        assert!(!made.is_err_and(|error| !error.to_string().contains("already exists")));
         std::fs::create_dir_all(&directory).unwrap();
         let options = Options {
             server: Some(Server { socket: directory.join("node.sock"), token: TOKEN.to_owned() }),
@@ -51,8 +56,11 @@ impl Cluster {
         let stop = CancellationToken::new();
         let node = tokio::spawn(Node::start(options).unwrap().run(stop.clone()));
         let cluster = Self { drydock, client, host, directory, stop, node };
-        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::default_namespaced(cluster.client.clone());
-        cluster.until("the default ServiceAccount", || async { accounts.get_opt("default").await.unwrap() }).await;
+        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
+            Api::default_namespaced(cluster.client.clone());
+        cluster
+            .until("the default ServiceAccount", || async { accounts.get_opt("default").await.unwrap() })
+            .await;
         cluster
     }
 
@@ -119,6 +127,16 @@ impl Cluster {
         self.until_pod(name, &format!("{name} is {phase}"), is).await
     }
 
+    /// Waits until the node itself knows a pod: what the API shows may be from before.
+    pub async fn until_live(&self, name: &str) {
+        let path = format!("/containerLogs/default/{name}/main");
+        let path = &path;
+        self.until("the node knows the pod", || async move {
+            (crate::remote::get(self, path, TOKEN).await.0 == 200).then_some(())
+        })
+        .await;
+    }
+
     /// Waits for an event about a pod, and gives its message.
     pub async fn until_event(&self, pod: &str, reason: &str, part: &str) -> String {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
@@ -157,7 +175,10 @@ impl Cluster {
             let _gone = self.pods().delete(&name, &DeleteParams::default().grace_period(0)).await;
         }
         self.until("nothing is left", || async { self.host.adopt().unwrap().is_empty().then_some(()) }).await;
-        let left = || ["pods", "logs", "memory"].map(|part| std::fs::read_dir(self.directory.join(part)).unwrap().count());
+        let left = || {
+            ["pods", "logs", "memory"]
+                .map(|part| std::fs::read_dir(self.directory.join(part)).unwrap().count())
+        };
         self.until("no file is left", || async { (left() == [0, 0, 0]).then_some(()) }).await;
     }
 
@@ -180,8 +201,7 @@ impl Cluster {
     /// The log of a container, without times.
     pub fn log(&self, pod: &Pod, container: &str, restart: i32) -> String {
         let meta = &pod.metadata;
-        let directory =
-            format!("default_{}_{}", meta.name.as_ref().unwrap(), meta.uid.as_ref().unwrap());
+        let directory = format!("default_{}_{}", meta.name.as_ref().unwrap(), meta.uid.as_ref().unwrap());
         let path = self.directory.join("logs").join(directory).join(container).join(format!("{restart}.log"));
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         text.lines().map(|line| format!("{}\n", line.splitn(4, ' ').nth(3).unwrap())).collect()
@@ -191,7 +211,10 @@ impl Cluster {
 /// The status of a condition, empty when it is not there.
 pub(crate) fn condition(pod: &Pod, kind: &str) -> String {
     let list = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    list.iter().find(|condition| condition.type_ == kind).map(|condition| condition.status.clone()).unwrap_or_default()
+    list.iter()
+        .find(|condition| condition.type_ == kind)
+        .map(|condition| condition.status.clone())
+        .unwrap_or_default()
 }
 
 /// A container's state as text: `running`, `waiting CrashLoopBackOff`, `terminated Error 1`.

@@ -16,12 +16,8 @@ crate::tests![
 ];
 
 async fn the_environment_comes_from_everywhere(cluster: Arc<Cluster>) {
-    cluster
-        .create::<ConfigMap>(json!({"metadata": {"name": "env"}, "data": {"color": "blue"}}))
-        .await;
-    cluster
-        .create::<Secret>(json!({"metadata": {"name": "env"}, "stringData": {"password": "hush"}}))
-        .await;
+    cluster.create::<ConfigMap>(json!({"metadata": {"name": "env"}, "data": {"color": "blue"}})).await;
+    cluster.create::<Secret>(json!({"metadata": {"name": "env"}, "stringData": {"password": "hush"}})).await;
     let mut spec = script("echo $color $PASS $WHO $MEM $ARG; pwd; hostname");
     spec["restartPolicy"] = json!("Never");
     spec["hostname"] = json!("inside");
@@ -69,7 +65,9 @@ async fn volumes_hold_what_the_api_says(cluster: Arc<Cluster>) {
 }
 
 async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {
-    let mut spec = script("id -u; id -g; id -G; touch /nope 2>&1; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status; stat -c %g /data");
+    let mut spec = script(
+        "id -u; id -g; id -G; touch /nope 2>&1; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status; stat -c %g /data",
+    );
     spec["restartPolicy"] = json!("Never");
     spec["securityContext"] = json!({"fsGroup": 4000, "supplementalGroups": [5000]});
     spec["containers"][0]["securityContext"] = json!({
@@ -81,12 +79,14 @@ async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {
     let pod = cluster.until_phase("who", "Succeeded").await;
     assert_eq!(
         cluster.log(&pod, "main", 0),
-        "1000\n2000\n2000 5000 4000\ntouch: /nope: Read-only file system\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n4000\n"
+        "1000\n2000\n2000 4000 5000\ntouch: /nope: Read-only file system\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n4000\n"
     );
 }
 
 async fn a_service_account_can_ask_the_api(cluster: Arc<Cluster>) {
-    let mut spec = script("cd /var/run/secrets/kubernetes.io/serviceaccount; cat namespace; echo; wc -c < token; head -1 ca.crt");
+    let mut spec = script(
+        "cd /var/run/secrets/kubernetes.io/serviceaccount; cat namespace; echo; wc -c < token; head -1 ca.crt",
+    );
     spec["restartPolicy"] = json!("Never");
     cluster.pod("token", spec).await;
     let pod = cluster.until_phase("token", "Succeeded").await;

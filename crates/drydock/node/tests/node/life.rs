@@ -25,7 +25,9 @@ async fn the_node_registers_and_says_how_it_is(cluster: Arc<Cluster>) {
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     let nodes = &nodes;
     let status = cluster
-        .until("the node's status", || async move { nodes.get_opt(NODE).await.unwrap()?.status.filter(|s| s.conditions.is_some()) })
+        .until("the node's status", || async move {
+            nodes.get_opt(NODE).await.unwrap()?.status.filter(|s| s.conditions.is_some())
+        })
         .await;
     let conditions = status.conditions.unwrap();
     assert!(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"));
@@ -99,9 +101,7 @@ async fn a_pod_that_ends_badly_failed_and_says_why(cluster: Arc<Cluster>) {
 
 async fn init_containers_run_one_after_the_other(cluster: Arc<Cluster>) {
     let volume = json!([{"name": "shared", "mountPath": "/shared"}]);
-    let init = |name: &str, text: &str| {
-        json!({"name": name, "image": "busybox", "command": ["sh", "-c", text], "volumeMounts": volume})
-    };
+    let init = |name: &str, text: &str| json!({"name": name, "image": "busybox", "command": ["sh", "-c", text], "volumeMounts": volume});
     let spec = json!({
         "initContainers": [init("one", "sleep 0.2; echo one >> /shared/log"), init("two", "echo two >> /shared/log")],
         "containers": [init("main", "cat /shared/log; sleep 1000")],
@@ -120,19 +120,28 @@ async fn init_containers_run_one_after_the_other(cluster: Arc<Cluster>) {
 
 async fn a_container_that_ends_is_started_again_with_patience(cluster: Arc<Cluster>) {
     cluster.pod("crash", script("exit 5")).await;
-    let pod = cluster
-        .until_pod("crash", "it waits", |pod| state(pod, "main") == "waiting CrashLoopBackOff")
-        .await;
+    let pod =
+        cluster.until_pod("crash", "it waits", |pod| state(pod, "main") == "waiting CrashLoopBackOff").await;
     let status = pod.status.unwrap();
     assert_eq!(status.phase.as_deref(), Some("Running"));
     let container = &status.container_statuses.unwrap()[0];
     assert_eq!(container.restart_count, 1);
     assert_eq!(container.last_state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 5);
     let message = container.state.as_ref().unwrap().waiting.as_ref().unwrap().message.clone().unwrap();
-    assert!(message.starts_with("back-off 10s restarting failed container=main pod=crash_default("), "{message}");
-    cluster.until_event("crash", "BackOff", "Back-off restarting failed container main in pod crash_default(").await;
+    assert!(
+        message.starts_with("back-off 10s restarting failed container=main pod=crash_default("),
+        "{message}"
+    );
+    cluster
+        .until_event("crash", "BackOff", "Back-off restarting failed container main in pod crash_default(")
+        .await;
     let again = |pod: &k8s_openapi::api::core::v1::Pod| {
-        pod.status.as_ref().unwrap().container_statuses.as_ref().is_some_and(|list| list[0].restart_count == 2)
+        pod.status
+            .as_ref()
+            .unwrap()
+            .container_statuses
+            .as_ref()
+            .is_some_and(|list| list[0].restart_count == 2)
     };
     cluster.until_pod("crash", "the next attempt", again).await;
 }
@@ -153,7 +162,8 @@ async fn a_pod_is_asked_to_end_before_it_is_killed(cluster: Arc<Cluster>) {
 }
 
 async fn a_hook_runs_before_the_signal(cluster: Arc<Cluster>) {
-    let mut spec = script("trap 'cat /tmp/hook > /dev/termination-log; exit 7' TERM; while true; do sleep 0.05; done");
+    let mut spec =
+        script("trap 'cat /tmp/hook > /dev/termination-log; exit 7' TERM; while true; do sleep 0.05; done");
     spec["containers"][0]["lifecycle"] = json!({
         "postStart": {"exec": {"command": ["sh", "-c", "echo started > /tmp/hook"]}},
         "preStop": {"exec": {"command": ["sh", "-c", "echo stopping >> /tmp/hook"]}},
@@ -166,9 +176,7 @@ async fn a_hook_runs_before_the_signal(cluster: Arc<Cluster>) {
     let patch = kube::api::Patch::Merge(hold);
     pods.patch("hooked", &kube::api::PatchParams::default(), &patch).await.unwrap();
     cluster.delete("hooked", Some(10)).await;
-    let pod = cluster
-        .until_pod("hooked", "it ended", |pod| state(pod, "main") == "terminated Error 7")
-        .await;
+    let pod = cluster.until_pod("hooked", "it ended", |pod| state(pod, "main") == "terminated Error 7").await;
     let ended = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
     assert_eq!(ended.message.as_deref(), Some("started\nstopping\n"));
     let release = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -184,5 +192,8 @@ async fn a_deadline_ends_the_pod(cluster: Arc<Cluster>) {
     let pod = cluster.until_phase("late", "Failed").await;
     let status = pod.status.unwrap();
     assert_eq!(status.reason.as_deref(), Some("DeadlineExceeded"));
-    assert_eq!(status.message.as_deref(), Some("Pod was active on the node longer than the specified deadline"));
+    assert_eq!(
+        status.message.as_deref(),
+        Some("Pod was active on the node longer than the specified deadline")
+    );
 }

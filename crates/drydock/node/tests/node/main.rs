@@ -8,12 +8,13 @@
 
 mod cluster;
 mod configuration;
+mod crash;
 mod life;
 mod probes;
 mod remote;
 mod trouble;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,6 +23,7 @@ use drydock_images::{Pull, Reference, Store};
 use drydock_sandbox::{Entry, Host, Options, enter, hook};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::runtime::Runtime;
 
 use cluster::Cluster;
 
@@ -47,41 +49,66 @@ fn main() -> ExitCode {
     if arguments.iter().any(|word| word == "--list") {
         return ExitCode::SUCCESS;
     }
-    if arguments.first().is_some_and(|word| word == "make-images") {
-        return make_images();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["make-images"] => return make_images(),
+        ["first", directory] => return crash::first(&directory.into()),
+        ["second", directory] => return crash::second(&directory.into()),
+        _ => {}
     }
     assert!(rustix::process::geteuid().is_root(), "these tests need root, to run pods as any user");
     let made = Command::new(std::env::current_exe().unwrap()).arg("make-images").status().unwrap();
     assert!(made.success(), "the images could not be made");
     let filter = arguments.iter().find(|word| !word.starts_with('-')).cloned().unwrap_or_default();
+    let survives = "a_pod_survives_the_death_of_its_node";
+    if survives.contains(&filter) {
+        let fine = crash::drive();
+        println!("test {survives} ... {}", if fine { "ok" } else { "FAILED" });
+        if !fine {
+            return ExitCode::FAILURE;
+        }
+    }
     let directory = tempfile::tempdir().unwrap();
-    let state_dir = directory.path().join("state");
-    let entered = enter(&Entry { state_dir, resume: false }).unwrap();
-    let options = Options {
-        pod_cidr: "10.99.0.0/16".parse().unwrap(),
-        service_cidr: None,
-        uplink: None,
-        outlive: false,
-        copy_trees: false,
-        program: None,
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (runtime, host) = open(&directory.path().join("state"), false, false);
     runtime.block_on(async {
-        let host = Host::open(entered, options).unwrap();
+        let host = host();
         let code = run(&filter, &host, directory.path().join("node")).await;
         host.close().await.unwrap();
         code
     })
 }
 
+/// Enters namespaces, or those of an earlier run, and then begins to have threads. The host is opened by whoever
+/// calls, within the runtime.
+fn open(state: &Path, resume: bool, outlive: bool) -> (Runtime, impl FnOnce() -> Host) {
+    let entered = enter(&Entry { state_dir: state.to_owned(), resume }).unwrap();
+    assert_eq!(entered.resumed(), resume);
+    let options = Options {
+        pod_cidr: "10.99.0.0/16".parse().unwrap(),
+        service_cidr: None,
+        uplink: None,
+        outlive,
+        copy_trees: false,
+        program: None,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    (runtime, move || Host::open(entered, options).unwrap())
+}
+
 fn store() -> Store {
-    Store::open(&PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("images"), drydock_images::Options::default()).unwrap()
+    Store::open(
+        &PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("images"),
+        drydock_images::Options::default(),
+    )
+    .unwrap()
 }
 
 fn make_images() -> ExitCode {
     for image in IMAGES {
         let reference = Reference::parse(image).unwrap();
-        if let Err(error) = store().resolve(&reference, Pull::IfNotPresent, &|progress| println!("{image}: {progress}")) {
+        if let Err(error) =
+            store().resolve(&reference, Pull::IfNotPresent, &|progress| println!("{image}: {progress}"))
+        {
             println!("{image}: {}", error.message());
             return ExitCode::FAILURE;
         }

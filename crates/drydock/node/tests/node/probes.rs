@@ -32,15 +32,15 @@ async fn a_pod_is_ready_while_its_probe_says_so(cluster: Arc<Cluster>) {
 async fn a_container_that_fails_its_liveness_probe_is_started_again(cluster: Arc<Cluster>) {
     let mut spec = script("touch /tmp/alive; sleep 1; rm /tmp/alive; sleep 1000");
     spec["terminationGracePeriodSeconds"] = json!(0);
-    spec["containers"][0]["livenessProbe"] =
-        json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1});
+    spec["containers"][0]["livenessProbe"] = json!({"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1});
     cluster.pod("frail", spec).await;
     let again = |pod: &k8s_openapi::api::core::v1::Pod| {
         let list = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         list.is_some_and(|list| list[0].restart_count >= 1)
     };
     let pod = cluster.until_pod("frail", "it is started again", again).await;
-    let last = pod.status.unwrap().container_statuses.unwrap()[0].last_state.clone().unwrap().terminated.unwrap();
+    let last =
+        pod.status.unwrap().container_statuses.unwrap()[0].last_state.clone().unwrap().terminated.unwrap();
     assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("Error")));
     cluster.until_event("frail", "Killing", "Container main failed liveness probe, will be restarted").await;
 }
@@ -49,7 +49,8 @@ async fn a_startup_probe_holds_the_others_back(cluster: Arc<Cluster>) {
     let mut spec = script("sleep 1; touch /tmp/started; sleep 1000");
     let container = &mut spec["containers"][0];
     container["startupProbe"] = json!({"exec": {"command": ["cat", "/tmp/started"]}, "periodSeconds": 1});
-    container["livenessProbe"] = json!({"exec": {"command": ["cat", "/tmp/started"]}, "periodSeconds": 1, "failureThreshold": 1});
+    container["livenessProbe"] =
+        json!({"exec": {"command": ["cat", "/tmp/started"]}, "periodSeconds": 1, "failureThreshold": 1});
     cluster.pod("slow", spec).await;
     let pod = cluster.until_phase("slow", "Running").await;
     assert_eq!(pod.status.unwrap().container_statuses.unwrap()[0].started, Some(false));
@@ -65,7 +66,10 @@ async fn a_page_is_asked_for(cluster: Arc<Cluster>) {
     container["readinessProbe"] = json!({"httpGet": {"path": "/health", "port": "http"}});
     cluster.pod("web", spec.clone()).await;
     cluster.until_ready("web").await;
-    spec["containers"][0]["readinessProbe"] = json!({"httpGet": {"path": "/nope", "port": 8080}, "periodSeconds": 1});
+    spec["containers"][0]["readinessProbe"] =
+        json!({"httpGet": {"path": "/nope", "port": 8080}, "periodSeconds": 1});
     cluster.pod("lost", spec).await;
-    cluster.until_event("lost", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404").await;
+    cluster
+        .until_event("lost", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
+        .await;
 }

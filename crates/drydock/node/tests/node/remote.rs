@@ -22,7 +22,7 @@ crate::tests![
     strangers_are_turned_away,
 ];
 
-async fn get(cluster: &Cluster, path: &str, token: &str) -> (u16, String) {
+pub(crate) async fn get(cluster: &Cluster, path: &str, token: &str) -> (u16, String) {
     let stream = UnixStream::connect(cluster.directory.join("node.sock")).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
@@ -46,7 +46,8 @@ async fn logs_are_shown_as_wished_and_followed_to_the_end(cluster: Arc<Cluster>)
     assert_eq!((status, text.as_str()), (200, "one\ntwo\nthree\nfour\n"));
     let (_, text) = get(&cluster, "/containerLogs/default/talker/main?tailLines=2", TOKEN).await;
     assert_eq!(text, "three\nfour\n");
-    let (_, text) = get(&cluster, "/containerLogs/default/talker/main?tailLines=1&timestamps=true", TOKEN).await;
+    let (_, text) =
+        get(&cluster, "/containerLogs/default/talker/main?tailLines=1&timestamps=true", TOKEN).await;
     assert!(text.ends_with("Z four\n") && text.len() > 30, "{text}");
     let (status, text) = get(&cluster, "/containerLogs/default/talker/none", TOKEN).await;
     assert_eq!((status, text.as_str()), (404, "container \"none\" not found in pod \"talker\""));
@@ -59,7 +60,10 @@ async fn the_log_of_the_start_before_is_kept(cluster: Arc<Cluster>) {
     cluster.pod("twice", script("echo from $(cat /data/n || true); echo again > /data/n; exit 1")).await;
     cluster.until_pod("twice", "it waits", |pod| state(pod, "main") == "waiting CrashLoopBackOff").await;
     let (status, text) = get(&cluster, "/containerLogs/default/twice/main?previous=true", TOKEN).await;
-    assert_eq!((status, text.lines().next()), (200, Some("cat: can't open '/data/n': No such file or directory")));
+    assert_eq!(
+        (status, text.lines().next()),
+        (200, Some("cat: can't open '/data/n': No such file or directory"))
+    );
 }
 
 async fn strangers_are_turned_away(cluster: Arc<Cluster>) {
@@ -80,13 +84,17 @@ async fn connect(cluster: &Cluster, path: &str, protocol: &'static str) -> Socke
 
 /// What came on each channel until the end.
 async fn hear(socket: &mut Socket) -> [String; 5] {
+    hear_bytes(socket).await.map(|bytes| String::from_utf8(bytes).unwrap())
+}
+
+async fn hear_bytes(socket: &mut Socket) -> [Vec<u8>; 5] {
     let mut channels: [Vec<u8>; 5] = Default::default();
     while let Some(Ok(message)) = socket.next().await {
         if let Message::Binary(bytes) = message {
             channels[usize::from(bytes[0])].extend(&bytes[1..]);
         }
     }
-    channels.map(|bytes| String::from_utf8(bytes).unwrap())
+    channels
 }
 
 async fn a_program_is_run_in_a_container(cluster: Arc<Cluster>) {
@@ -101,7 +109,8 @@ async fn a_program_is_run_in_a_container(cluster: Arc<Cluster>) {
     let status: Value = serde_json::from_str(&status).unwrap();
     assert_eq!(status["reason"], "NonZeroExitCode");
     assert_eq!(status["details"]["causes"][0]["message"], "3");
-    let mut socket = connect(&cluster, "/exec/default/target/main?command=nope&stdout=1", "v4.channel.k8s.io").await;
+    let mut socket =
+        connect(&cluster, "/exec/default/target/main?command=nope&stdout=1", "v4.channel.k8s.io").await;
     let [_, _, _, status, _] = hear(&mut socket).await;
     assert!(status.contains("executable file not found in $PATH"), "{status}");
 }
@@ -120,13 +129,13 @@ async fn a_terminal_is_a_terminal(cluster: Arc<Cluster>) {
 
 async fn a_port_is_forwarded(cluster: Arc<Cluster>) {
     cluster.pod("port", script("while true; do echo answered | nc -l -p 8080; done")).await;
-    let pod = cluster.until_ready("port").await;
-    drop(pod);
+    cluster.until_ready("port").await;
     let mut socket = connect(&cluster, "/portForward/default/port?ports=8080", "v4.channel.k8s.io").await;
-    let [data, error, ..] = hear(&mut socket).await;
-    assert_eq!(data.as_bytes(), [&8080u16.to_le_bytes()[..], b"answered\n"].concat());
-    assert_eq!(error.len(), 2, "{error}");
+    let [data, error, ..] = hear_bytes(&mut socket).await;
+    assert_eq!(data, [&8080u16.to_le_bytes()[..], b"answered\n"].concat());
+    assert_eq!(error, 8080u16.to_le_bytes());
     let mut socket = connect(&cluster, "/portForward/default/port?ports=9", "v4.channel.k8s.io").await;
-    let [_, error, ..] = hear(&mut socket).await;
+    let [_, error, ..] = hear_bytes(&mut socket).await;
+    let error = String::from_utf8_lossy(&error);
     assert!(error.contains("connection refused"), "{error}");
 }

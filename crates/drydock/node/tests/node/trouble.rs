@@ -18,7 +18,8 @@ async fn check(cluster: &Cluster, name: &str, container: Value, expected: &str, 
     let mut container = container;
     container["name"] = json!("main");
     cluster.pod(name, json!({"containers": [container]})).await;
-    let pod = cluster.until_pod(name, expected, |pod| state(pod, "main") == format!("waiting {expected}")).await;
+    let pod =
+        cluster.until_pod(name, expected, |pod| state(pod, "main") == format!("waiting {expected}")).await;
     let message = message(&pod);
     assert!(message.contains(part), "{name}: {message}");
     cluster.until_event(name, "Failed", "Error").await;
@@ -31,15 +32,43 @@ fn message(pod: &Pod) -> String {
 
 async fn what_can_not_start_says_why(cluster: Arc<Cluster>) {
     let cluster = &cluster;
-    check(cluster, "no-command", json!({"image": "busybox", "command": ["/nope"]}), "RunContainerError", "no such file or directory").await;
-    check(cluster, "no-image", json!({"image": "nobody/knows:this"}), "ErrImagePull", "not found; there are: memcached").await;
-    check(cluster, "no-name", json!({"image": "Not A Name"}), "InvalidImageName", "couldn't parse image name").await;
+    check(
+        cluster,
+        "no-command",
+        json!({"image": "busybox", "command": ["/nope"]}),
+        "RunContainerError",
+        "no such file or directory",
+    )
+    .await;
+    check(
+        cluster,
+        "no-image",
+        json!({"image": "nobody/knows:this"}),
+        "ErrImagePull",
+        "not found; there are: memcached",
+    )
+    .await;
+    check(
+        cluster,
+        "no-name",
+        json!({"image": "Not A Name"}),
+        "InvalidImageName",
+        "couldn't parse image name",
+    )
+    .await;
     let never = json!({"image": "busybox:1.0.0", "imagePullPolicy": "Never"});
     check(cluster, "never", never, "ErrImageNeverPull", "is not present with pull policy of Never").await;
     let missing = json!({"image": "busybox", "envFrom": [{"configMapRef": {"name": "absent"}}]});
     check(cluster, "no-map", missing, "CreateContainerConfigError", "configmap \"absent\" not found").await;
     let root = json!({"image": "busybox", "securityContext": {"runAsNonRoot": true}});
-    check(cluster, "root", root, "CreateContainerConfigError", "container has runAsNonRoot and image will run as root").await;
+    check(
+        cluster,
+        "root",
+        root,
+        "CreateContainerConfigError",
+        "container has runAsNonRoot and image will run as root",
+    )
+    .await;
     cluster.until_pod("no-image", "it waits", |pod| state(pod, "main") == "waiting ImagePullBackOff").await;
 }
 
@@ -71,7 +100,7 @@ async fn a_container_that_eats_its_limit_is_ended(cluster: Arc<Cluster>) {
 
 async fn two_pods_have_a_port_each(cluster: Arc<Cluster>) {
     for name in ["left", "right"] {
-        let mut spec = script("exec nc -lk -p 80 -e echo hello");
+        let mut spec = script("exec httpd -f -p 80");
         spec["terminationGracePeriodSeconds"] = json!(0);
         spec["containers"][0]["readinessProbe"] = json!({"tcpSocket": {"port": 80}});
         cluster.pod(name, spec).await;

@@ -13,7 +13,7 @@ mod tree;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 use drydock_sandbox::{Entry, Host, Options, enter, hook};
 
@@ -106,9 +106,8 @@ fn drive() -> ExitCode {
         let mut part = |what: &str, words: &str, run: &dyn Fn(Setting, &Path) -> bool| {
             let directory = scratch(plain && root);
             println!("\n{} as {}", what, if plain { "a plain user" } else { "root" });
-            let before = Left::see(directory.path());
             let passed = run(Setting { plain, ..Setting::read(words) }, directory.path());
-            let left = before.more(&Left::see(directory.path()));
+            let left = left_behind(directory.path());
             if !left.is_empty() {
                 println!("  left behind: {left:#?}");
             }
@@ -141,60 +140,45 @@ fn scratch(give_away: bool) -> tempfile::TempDir {
     directory
 }
 
-/// What a host could leave on the machine, beside files in its directory.
-#[derive(Debug)]
-struct Left {
-    processes: Vec<String>,
-    mounts: Vec<String>,
-    cgroups: Vec<PathBuf>,
-    links: Vec<String>,
+/// What a host has left on the machine, beside files in its directory. Others may run hosts of their own meanwhile.
+fn left_behind(directory: &Path) -> Vec<String> {
+    let text = directory.to_str().unwrap();
+    let mut left: Vec<String> = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter_map(|pid| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?.replace('\0', " ");
+            line.contains(text).then_some(format!("{pid} {line}"))
+        })
+        .collect();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    left.extend(mounts.lines().filter(|line| line.contains(text)).map(str::to_owned));
+    let links = fs::read_to_string("/proc/self/net/dev").unwrap();
+    left.extend(links.lines().filter(|line| line.contains("dock-test")).map(str::to_owned));
+    left.extend(cgroups(directory).iter().map(|path| path.display().to_string()));
+    left
 }
 
-impl Left {
-    fn see(directory: &Path) -> Self {
-        let text = directory.to_str().unwrap();
-        let processes = fs::read_dir("/proc")
-            .unwrap()
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-            .filter_map(|pid| {
-                let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?.replace('\0', " ");
-                line.contains(text).then_some(format!("{pid} {line}"))
-            })
-            .collect();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let links = Command::new("ip").args(["-o", "link"]).stderr(Stdio::null()).output().unwrap().stdout;
-        let mut cgroups = Vec::new();
-        find_cgroups(Path::new("/sys/fs/cgroup"), 3, &mut cgroups);
-        Self {
-            processes,
-            mounts: mounts.lines().filter(|line| line.contains(text)).map(str::to_owned).collect(),
-            cgroups,
-            links: String::from_utf8_lossy(&links)
-                .lines()
-                .filter_map(|line| line.split(": ").nth(1).map(str::to_owned))
-                .filter(|link| link.contains("dock-test"))
-                .collect(),
-        }
-    }
-
-    fn more(&self, after: &Self) -> Vec<String> {
-        let mut left: Vec<String> = after.processes.clone();
-        left.extend(after.mounts.iter().cloned());
-        left.extend(after.links.iter().cloned());
-        let new = after.cgroups.iter().filter(|path| !self.cgroups.contains(path));
-        left.extend(new.map(|path| path.display().to_string()));
-        left
-    }
+/// The cgroups of the host in a directory, in whichever trees they are.
+fn cgroups(directory: &Path) -> Vec<PathBuf> {
+    let state = directory.join("state");
+    let hash =
+        state.to_str().unwrap().bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    let mut found = Vec::new();
+    find(Path::new("/sys/fs/cgroup"), &format!("drydock-{hash:016x}"), 3, &mut found);
+    found
 }
 
-fn find_cgroups(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+fn find(directory: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            if entry.file_name().to_string_lossy().starts_with("drydock-") {
+            if entry.file_name().to_string_lossy().starts_with(name) {
                 found.push(entry.path());
             } else if depth > 0 {
-                find_cgroups(&entry.path(), depth - 1, found);
+                find(&entry.path(), name, depth - 1, found);
             }
         }
     }

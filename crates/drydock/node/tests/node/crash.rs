@@ -1,0 +1,74 @@
+//! A node that is killed, and the one that comes after it.
+//!
+//! Each is a process of its own: the first brings a pod about and is killed without warning, the second finds the
+//! pod as it was and goes on with it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use drydock::Drydock;
+
+use crate::cluster::{Cluster, script};
+use crate::{open, store};
+
+/// Runs both, one after the other; true when all is well.
+pub(crate) fn drive() -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let mut first = spawn("first", directory.path());
+    let mut line = String::new();
+    BufReader::new(first.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(line.starts_with("drydock://"), "the first node said {line:?}");
+    let second = spawn("second", directory.path()).wait_with_output().unwrap();
+    let said = String::from_utf8(second.stdout).unwrap();
+    second.status.success() && said == line
+}
+
+fn spawn(part: &str, directory: &Path) -> Child {
+    let program = std::env::current_exe().unwrap();
+    Command::new(program).arg(part).arg(directory).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+fn run<F: Future<Output = ()>>(directory: &Path, resume: bool, part: impl FnOnce(Arc<Cluster>) -> F) -> ExitCode {
+    let (runtime, host) = open(&directory.join("state"), resume, true);
+    runtime.block_on(async {
+        let host = host();
+        let drydock = Drydock::builder().data_dir(directory.join("api")).start().await.unwrap();
+        let cluster = Arc::new(Cluster::start_on(drydock, host.clone(), store(), directory.join("node")).await);
+        part(Arc::clone(&cluster)).await;
+        Arc::into_inner(cluster).unwrap().stop().await;
+        host.close().await.unwrap();
+    });
+    ExitCode::SUCCESS
+}
+
+fn container_id(pod: &k8s_openapi::api::core::v1::Pod) -> String {
+    let status = &pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+    assert_eq!(status.restart_count, 0);
+    status.container_id.clone().unwrap()
+}
+
+/// Brings a pod about, says so, and waits to be killed.
+pub(crate) fn first(directory: &PathBuf) -> ExitCode {
+    run(directory, false, |cluster| async move {
+        cluster.pod("kept", script("echo begun; trap 'exit 0' TERM; while true; do sleep 0.05; done")).await;
+        println!("{}", container_id(&cluster.until_ready("kept").await));
+        std::future::pending().await
+    })
+}
+
+/// Finds it, looks whether it is the same, and ends it.
+pub(crate) fn second(directory: &PathBuf) -> ExitCode {
+    run(directory, true, |cluster| async move {
+        cluster.until_live("kept").await;
+        let pod = cluster.until_ready("kept").await;
+        println!("{}", container_id(&pod));
+        assert_eq!(cluster.log(&pod, "main", 0), "begun\n");
+        cluster.delete("kept", None).await;
+        cluster.until_gone("kept").await;
+        cluster.sweep().await;
+    })
+}
