@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 
 /// The media types that answers come in, for the message of a refusal.
-const OFFERED: &str = "application/json, application/yaml, application/json;stream=watch";
+pub const OFFERED: &str = "application/json, application/yaml";
 
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ mod tests {
     fn a_client_that_reads_neither_json_nor_yaml_is_turned_away() {
         check(
             "application/vnd.kubernetes.protobuf",
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/json;stream=watch",
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml",
         );
         check("application/cbor", &negotiate(Some("text/plain")).unwrap_err().to_string());
     }

@@ -256,23 +256,49 @@ fn summary(bytes: &[u8]) -> String {
     text
 }
 
-/// Refuses, or gives as warnings, what a body had too much of.
+/// What a body had too much of.
+#[derive(Debug, Default)]
+pub struct Excess {
+    /// Paths that the schema does not know.
+    pub unknown: Vec<String>,
+    /// Paths that occur twice.
+    pub duplicates: Vec<String>,
+}
+
+impl Excess {
+    /// The findings, as the real server words them: in the order of the text, where there is one.
+    fn findings(self, text: Option<&[u8]>) -> Vec<String> {
+        let Self { unknown, mut duplicates } = self;
+        let worded = |(path, twice): (String, bool)| {
+            format!("{} field {path:?}", if twice { "duplicate" } else { "unknown" })
+        };
+        match text {
+            Some(text) => {
+                // What nobody reads is not read twice.
+                duplicates.retain(|path| !unknown.contains(path));
+                json::in_order(text, unknown, duplicates).into_iter().map(worded).collect()
+            }
+            None => {
+                let unknown = unknown.into_iter().map(|path| (path, false));
+                unknown.chain(duplicates.into_iter().map(|path| (path, true))).map(worded).collect()
+            }
+        }
+    }
+}
+
+/// Refuses, or gives as warnings, what a body had too much of. `text` is the body, where it is JSON.
 ///
 /// # Errors
 /// In strict mode, when there is anything: what the real server's decoder says.
 pub fn judge(
     validation: FieldValidation,
-    unknown: Vec<String>,
-    duplicates: Vec<String>,
+    excess: Excess,
+    text: Option<&[u8]>,
 ) -> Result<Vec<String>, String> {
-    if validation == FieldValidation::Ignore || (unknown.is_empty() && duplicates.is_empty()) {
+    if validation == FieldValidation::Ignore || (excess.unknown.is_empty() && excess.duplicates.is_empty()) {
         return Ok(Vec::new());
     }
-    let findings: Vec<String> = unknown
-        .into_iter()
-        .map(|path| format!("unknown field {path:?}"))
-        .chain(duplicates.into_iter().map(|path| format!("duplicate field {path:?}")))
-        .collect();
+    let findings = excess.findings(text);
     if validation == FieldValidation::Warn {
         return Ok(findings);
     }

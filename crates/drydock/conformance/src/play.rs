@@ -69,71 +69,62 @@ pub async fn play(client: &Client, case: &Case, word: &str) -> Result<Vec<Mismat
 /// # Errors
 /// As [`play`].
 pub async fn record(client: &Client, case: &Case, word: &str) -> Result<Case, PlayError> {
-    let namespace = format!("conformance-{word}");
-    let id = format!("id{word}");
-    let mut run = Run {
-        client,
-        normaliser: Normaliser::new(vec![
-            (namespace.clone(), "{ns}".to_owned()),
-            (id.clone(), "{id}".to_owned()),
-        ]),
-        namespace,
-        id,
-        remembered: Vec::new(),
-    };
-    run.open().await?;
+    let mut run = Run::new(client, word);
     let mut recorded = case.clone();
-    let mut outcome = Ok(());
-    for step in &mut recorded.steps {
-        match run.step(step).await {
-            Ok(answer) => step.expected = answer,
-            Err(error) => {
-                outcome = Err(error);
-                break;
-            }
-        }
-    }
-    run.close().await?;
-    outcome.map(|()| recorded)
+    let outcome = run.all(&mut recorded).await;
+    // What went wrong first is what is told.
+    let cleaned = run.close().await;
+    outcome.and(cleaned).map(|()| recorded)
 }
 
-struct Run<'a> {
+/// Removes what a run with this `word` left behind, for when it did not come to its end.
+///
+/// # Errors
+/// When a request can't be made.
+pub async fn clean_up(client: &Client, word: &str) -> Result<(), PlayError> {
+    Run::new(client, word).close().await
+}
+
+pub(crate) struct Run<'a> {
     client: &'a Client,
-    namespace: String,
-    id: String,
+    pub(crate) namespace: String,
+    pub(crate) id: String,
     normaliser: Normaliser,
     /// `{rv:N}` and `{uid:N}` in later steps: what the answer to step N (from 1) carried.
     remembered: Vec<Value>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(client: &'a Client, word: &str) -> Self {
+        let (namespace, id) = (format!("conformance-{word}"), format!("id{word}"));
+        let own = vec![(namespace.clone(), "{ns}".to_owned()), (id.clone(), "{id}".to_owned())];
+        Self { client, namespace, id, normaliser: Normaliser::new(own), remembered: Vec::new() }
+    }
+
+    /// Puts the answers that come into the case.
+    async fn all(&mut self, case: &mut Case) -> Result<(), PlayError> {
+        self.open().await?;
+        for step in &mut case.steps {
+            step.expected = self.step(step).await?;
+        }
+        Ok(())
+    }
+
     async fn open(&self) -> Result<(), PlayError> {
-        let body = format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{}"}}}}"#, self.namespace);
+        let body =
+            format!(r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{}"}}}}"#, self.namespace);
         self.send("opening", "POST", "/api/v1/namespaces", &[], body).await?;
         // Pods need the account that a controller makes in each namespace.
         let account = format!("/api/v1/namespaces/{}/serviceaccounts/default", self.namespace);
         let began = Instant::now();
         while self.send("opening", "GET", &account, &[], String::new()).await?.0 != StatusCode::OK {
             if began.elapsed() > PATIENCE {
-                return Err(PlayError::Patience { step: "opening".into(), last: "no default ServiceAccount".into() });
+                return Err(PlayError::Patience {
+                    step: "opening".into(),
+                    last: "no default ServiceAccount".into(),
+                });
             }
             tokio::time::sleep(PAUSE).await;
-        }
-        Ok(())
-    }
-
-    async fn close(&self) -> Result<(), PlayError> {
-        let path = format!("/api/v1/namespaces/{}", self.namespace);
-        self.send("closing", "DELETE", &path, &[], String::new()).await?;
-        // What is not in a namespace and carries this run's word.
-        for list in ["/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"] {
-            let (_, text) = self.send("closing", "GET", list, &[], String::new()).await?;
-            let found: Value = serde_json::from_str(&text).unwrap_or_default();
-            for item in found["items"].as_array().into_iter().flatten() {
-                if let Some(name) = item["metadata"]["name"].as_str().filter(|name| name.contains(&self.id)) {
-                    self.send("closing", "DELETE", &format!("{list}/{name}"), &[], String::new()).await?;
-                }
-            }
         }
         Ok(())
     }
@@ -148,7 +139,8 @@ impl Run<'_> {
             let (code, text) = self.send(&step.name, &step.method, &path, &headers, body.clone()).await?;
             let mut values = parse(&text);
             let reached = step.until.iter().all(|(pointer, wanted)| {
-                values.iter().any(|value| value.pointer(pointer).is_some_and(|found| found.to_string() == self.fill(wanted)))
+                let wanted: Option<Value> = serde_json::from_str(&self.fill(wanted)).ok();
+                values.iter().any(|value| wanted.is_some() && value.pointer(pointer) == wanted.as_ref())
             });
             if !reached && began.elapsed() < PATIENCE {
                 tokio::time::sleep(PAUSE).await;
@@ -168,9 +160,11 @@ impl Run<'_> {
         let mut text = text.replace("{ns}", &self.namespace).replace("{id}", &self.id);
         for (at, value) in self.remembered.iter().enumerate() {
             let number = at + 1;
-            for (word, pointer) in
-                [("rv", "/metadata/resourceVersion"), ("uid", "/metadata/uid"), ("continue", "/metadata/continue")]
-            {
+            for (word, pointer) in [
+                ("rv", "/metadata/resourceVersion"),
+                ("uid", "/metadata/uid"),
+                ("continue", "/metadata/continue"),
+            ] {
                 if let Some(found) = value.pointer(pointer).and_then(Value::as_str) {
                     text = text.replace(&format!("{{{word}:{number}}}"), found);
                 }
@@ -179,7 +173,7 @@ impl Run<'_> {
         text
     }
 
-    async fn send(
+    pub(crate) async fn send(
         &self,
         step: &str,
         method: &str,
@@ -187,7 +181,10 @@ impl Run<'_> {
         headers: &[(String, String)],
         body: String,
     ) -> Result<(StatusCode, String), PlayError> {
-        let fail = |source: Box<dyn std::error::Error + Send + Sync>| PlayError::Request { step: step.to_owned(), source };
+        let fail = |source: Box<dyn std::error::Error + Send + Sync>| PlayError::Request {
+            step: step.to_owned(),
+            source,
+        };
         let mut request = Request::builder().method(method).uri(path).header("User-Agent", "conformance/1");
         let has = |name: &str| headers.iter().any(|(header, _)| header.eq_ignore_ascii_case(name));
         if !body.is_empty() && !has("content-type") {
@@ -222,7 +219,10 @@ fn show(values: &[Value], pointers: &[String]) -> String {
             return yaml(value);
         }
         let picked = pointers.iter().map(|pointer| {
-            format!("{pointer}: {}\n", value.pointer(pointer).map_or_else(|| "absent".to_owned(), Value::to_string))
+            format!(
+                "{pointer}: {}\n",
+                value.pointer(pointer).map_or_else(|| "absent".to_owned(), Value::to_string)
+            )
         });
         picked.collect()
     };

@@ -1,5 +1,7 @@
 //! Every recorded dialogue, played to an in-memory drydock.
 
+#![expect(clippy::unwrap_used, reason = "what helps a test fails like a test")]
+
 use std::{collections::BTreeSet, path::Path};
 
 use drydock_conformance::{Case, known_difference, known_differences, play};
@@ -17,8 +19,7 @@ async fn check(file: &str) {
         .map(|mismatch| format!("### {}\n{}", mismatch.step, mismatch.diff))
         .collect();
     assert!(surprises.is_empty(), "{} answers differ:\n{}", surprises.len(), surprises.join("\n"));
-    let stale: Vec<&str> =
-        known_differences(file).filter(|step| !differing.contains(step)).collect();
+    let stale: Vec<&str> = known_differences(file).filter(|step| !differing.contains(step)).collect();
     assert!(stale.is_empty(), "fidelity.txt names steps that no longer differ: {stale:?}");
 }
 
@@ -52,9 +53,44 @@ cases! {
     discovery => "discovery.txt",
     list_and_watch => "list-watch.txt",
     endpoints => "endpoints.txt",
+    nulls => "nulls.txt",
     patch => "patch.txt",
+    refusals => "refusals.txt",
+    services => "services.txt",
     pod_rules => "pod-rules.txt",
     rules => "rules.txt",
     scale_and_status => "scale-status.txt",
     update => "update.txt",
+}
+
+#[tokio::test]
+async fn a_run_that_fails_half_way_leaves_nothing_behind() {
+    let steps = format!(
+        "# Leaves much behind.\n\n{}{}{}{}",
+        step("/api/v1/namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: '{id}-more'}}"),
+        step("/api/v1/namespaces/{id}-more/configmaps", &held("ConfigMap")),
+        step("/api/v1/namespaces/{ns}/secrets", &held("Secret")),
+        "### no request at all\nGET /version\nX-Bad: \u{1}\n",
+    );
+    let drydock = drydock::Drydock::builder().scheduler(false).start().await.unwrap();
+    let client = drydock.client();
+    play(&client, &Case::parse(&steps).unwrap(), "half").await.unwrap_err();
+    let namespaces = || async {
+        let request = http::Request::get("/api/v1/namespaces").body(Vec::new()).unwrap();
+        client.request_text(request).await.unwrap()
+    };
+    let gone = async {
+        while namespaces().await.contains("half") {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), gone).await.expect("both namespaces go");
+}
+
+fn step(path: &str, body: &str) -> String {
+    format!("### POST {path}\nPOST {path}\n\n{body}\n\n")
+}
+
+fn held(kind: &str) -> String {
+    format!("{{apiVersion: v1, kind: {kind}, metadata: {{name: held, finalizers: [example.com/hold]}}}}")
 }

@@ -32,4 +32,3 @@ pub mod table;
 
 pub use kind::{Kind, ScalePaths, Subresource, Subresources};
 pub use registry::{GroupInfo, Registry};
-pub use rules::service::{needs_cluster_ip, set_cluster_ip};

@@ -22,7 +22,7 @@ fn drop_nulls(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(fields) => fields.retain(|name, field| {
             let Some(known) = schema.field(name) else { return true };
-            if is_no_value(known, field) && known.default.is_none() && !known.preserve_unknown_fields {
+            if is_no_value(known, field) && known.default.is_none() {
                 return false;
             }
             drop_nulls(known, field);

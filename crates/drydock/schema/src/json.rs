@@ -51,11 +51,10 @@ pub fn parse(text: &[u8]) -> Result<Parsed, JsonError> {
         JsonError::Syntax(words::of_syntax_error(&error, text))
     };
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let duplicates = RefCell::new(Vec::new());
-    let seed = Node { path: &Path::Root, depth: 0, duplicates: &duplicates };
-    let value = seed.deserialize(&mut reader).map_err(failure)?;
+    let notes = Notes::default();
+    let value = Node::root(&notes).deserialize(&mut reader).map_err(failure)?;
     reader.end().map_err(failure)?;
-    Ok(Parsed { value, duplicates: duplicates.into_inner() })
+    Ok(Parsed { value, duplicates: notes.duplicates.into_inner() })
 }
 
 /// Reads one YAML document; JSON is YAML too.
@@ -83,6 +82,23 @@ pub fn parse_yaml(text: &[u8]) -> Result<Parsed, JsonError> {
     Ok(Parsed { value: value.0, duplicates: Vec::new() })
 }
 
+/// Sorts the paths of fields by where they stand in a JSON text; of those of `duplicates`, which are in it
+/// twice, the second place counts. Gives both in one list, each with whether it is a duplicate.
+#[must_use]
+pub fn in_order(text: &[u8], fields: Vec<String>, duplicates: Vec<String>) -> Vec<(String, bool)> {
+    let notes = Notes { fields: Some(RefCell::default()), ..Notes::default() };
+    // What was read once is read again.
+    let _ = Node::root(&notes).deserialize(&mut serde_json::Deserializer::from_slice(text));
+    let places = notes.fields.map(RefCell::into_inner).unwrap_or_default();
+    let place = |path: &String, skip: usize| {
+        places.iter().enumerate().filter(|(_, found)| *found == path).nth(skip).map(|(place, _)| place)
+    };
+    let mut all: Vec<_> = fields.into_iter().map(|path| (place(&path, 0), path, false)).collect();
+    all.extend(duplicates.into_iter().map(|path| (place(&path, 1), path, true)));
+    all.sort();
+    all.into_iter().map(|(_, path, duplicate)| (path, duplicate)).collect()
+}
+
 /// Whether a value that was put together from several nests no deeper than one that was read.
 #[must_use]
 pub fn is_bearable(value: &Value) -> bool {
@@ -103,8 +119,7 @@ struct Bounded(Value);
 
 impl<'de> Deserialize<'de> for Bounded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seed = Node { path: &Path::Root, depth: 0, duplicates: &RefCell::default() };
-        seed.deserialize(deserializer).map(Self)
+        Node::root(&Notes::default()).deserialize(deserializer).map(Self)
     }
 }
 
@@ -126,10 +141,25 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// What is written down on the way.
+#[derive(Default)]
+struct Notes {
+    /// The paths of fields that are written twice.
+    duplicates: RefCell<Vec<String>>,
+    /// The paths of all fields in their order, where anybody wants them.
+    fields: Option<RefCell<Vec<String>>>,
+}
+
 struct Node<'a> {
     path: &'a Path<'a>,
     depth: usize,
-    duplicates: &'a RefCell<Vec<String>>,
+    notes: &'a Notes,
+}
+
+impl<'a> Node<'a> {
+    fn root(notes: &'a Notes) -> Self {
+        Self { path: &Path::Root, depth: 0, notes }
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -193,7 +223,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut list = Vec::new();
         loop {
             let path = Path::Index(self.path, list.len());
-            match items.next_element_seed(Node { path: &path, depth, duplicates: self.duplicates })? {
+            match items.next_element_seed(Node { path: &path, depth, notes: self.notes })? {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
             }
@@ -205,9 +235,12 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             let path = Path::Field(self.path, &name);
-            let value = fields.next_value_seed(Node { path: &path, depth, duplicates: self.duplicates })?;
+            if let Some(fields) = &self.notes.fields {
+                fields.borrow_mut().push(path.to_string());
+            }
+            let value = fields.next_value_seed(Node { path: &path, depth, notes: self.notes })?;
             if object.contains_key(&name) {
-                self.duplicates.borrow_mut().push(path.to_string());
+                self.notes.duplicates.borrow_mut().push(path.to_string());
             }
             object.insert(name, value);
         }
@@ -235,6 +268,15 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap().duplicates, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn fields_are_sorted_by_where_they_stand() {
+        let text = br#"{"z":1,"l":[{"b":1},{"b":2,"a":3}],"a":{"z":1},"z":2}"#;
+        let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+        let sorted = in_order(text, owned(&["a.z", "l[1].a", "l[0].b"]), owned(&["z"]));
+        let shown: Vec<String> = sorted.iter().map(|(path, twice)| format!("{path} {twice}")).collect();
+        assert_eq!(shown, ["l[0].b false", "l[1].a false", "a.z false", "z true"]);
     }
 
     #[test]

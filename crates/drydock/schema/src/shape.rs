@@ -143,6 +143,12 @@ pub struct Checks {
 }
 
 impl Type {
+    /// The type of this name in OpenAPI; any where there is none of it.
+    pub(crate) fn named(name: &str) -> Self {
+        let all = [Self::Object, Self::Array, Self::String, Self::Integer, Self::Number, Self::Boolean];
+        all.into_iter().find(|kind| kind.as_str() == name).unwrap_or_default()
+    }
+
     /// The name in OpenAPI; empty where none is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {

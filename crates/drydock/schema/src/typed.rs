@@ -9,12 +9,28 @@
 
 use serde_json::Value;
 
-use crate::{Schema, Type, builtin};
+use crate::{Schema, Type, builtin, words};
 
 /// The first thing that does not fit. `Display` is what follows `cannot be handled as a …: `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Mismatch(String);
+#[error("{decoding}")]
+pub struct Mismatch {
+    decoding: String,
+    conversion: Option<String>,
+}
+
+impl Mismatch {
+    fn new(decoding: impl Into<String>) -> Self {
+        Self { decoding: decoding.into(), conversion: None }
+    }
+
+    /// What Kubernetes says of it where it does not decode JSON but converts what it has decoded, as it
+    /// does with an object that was patched strategically.
+    #[must_use]
+    pub fn in_conversion(&self) -> &str {
+        self.conversion.as_deref().unwrap_or(&self.decoding)
+    }
+}
 
 const QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -81,28 +97,59 @@ impl Walk {
                 let narrow = schema.kind == Type::IntOrString || schema.format.as_deref() == Some("int32");
                 match number.as_i64() {
                     Some(integer) if !narrow || i32::try_from(integer).is_ok() => Ok(()),
-                    _ => Err(self.mismatch(schema, &format!("number {number}"))),
+                    _ => {
+                        // As people write it: without a sign before a positive exponent.
+                        let number = number.to_string().replace("e+", "e");
+                        Err(self.mismatch(schema, value, &format!("number {number}")))
+                    }
                 }
             }
             (Type::Number, Value::Number(_)) | (Type::Boolean, Value::Bool(_)) => Ok(()),
-            (_, Value::Bool(_)) => Err(self.mismatch(schema, "bool")),
-            (_, Value::Number(_)) => Err(self.mismatch(schema, "number")),
-            (_, Value::String(_)) => Err(self.mismatch(schema, "string")),
-            (_, Value::Array(_)) => Err(self.mismatch(schema, "array")),
-            (_, Value::Object(_)) => Err(self.mismatch(schema, "object")),
+            (_, other) => Err(self.mismatch(schema, other, words::json_kind(other))),
         }
     }
 
-    fn mismatch(&self, schema: &Schema, found: &str) -> Mismatch {
+    fn mismatch(&self, schema: &Schema, value: &Value, found: &str) -> Mismatch {
         let wanted = go_type(schema);
-        Mismatch(match self.structs.last() {
+        let decoding = match self.structs.last() {
             Some(name) => format!(
                 "json: cannot unmarshal {found} into Go struct field {name}.{} of type {wanted}",
                 self.path.join(".")
             ),
             None => format!("json: cannot unmarshal {found} into Go value of type {wanted}"),
-        })
+        };
+        Mismatch { decoding, conversion: conversion(schema, value) }
     }
+}
+
+/// What a value that is not of a type is not converted to it for; none where the type reads JSON itself.
+fn conversion(schema: &Schema, value: &Value) -> Option<String> {
+    let found = match value {
+        Value::Null => return None,
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    };
+    Some(match schema.kind {
+        Type::Object if schema.additional.is_some() => format!("cannot restore map from {found}"),
+        Type::Object => format!("cannot restore struct from: {found}"),
+        Type::Array => format!("cannot restore slice from {found}"),
+        Type::String if schema.format.as_deref() == Some("date-time") => return None,
+        Type::String if schema.format.as_deref() == Some("byte") => {
+            format!("cannot restore slice from {found}")
+        }
+        // Go can make a text of a number, and JSON must not.
+        Type::String if found == "int64" => "cannot convert int64 to string".to_owned(),
+        Type::Integer if found == "float64" => format!("cannot convert float64 to {}", go_type(schema)),
+        Type::Integer if found == "int64" => return None,
+        Type::String | Type::Boolean | Type::Integer | Type::Number => {
+            format!("unrecognized type: {}", go_type(schema))
+        }
+        Type::Any | Type::IntOrString => return None,
+    })
 }
 
 /// `PodSpec` of `io.k8s.api.core.v1.PodSpec`.
@@ -146,17 +193,17 @@ fn quantity(value: &Value) -> Result<(), Mismatch> {
     let letters = suffix.trim_end_matches(|c: char| c.is_ascii_digit());
     let letters = letters.strip_suffix(['+', '-']).unwrap_or(letters);
     if signs > 1 || number.is_empty() || !letters.chars().all(|c| "eEinumkKMGTP".contains(c)) {
-        return Err(Mismatch(QUANTITY.to_owned()));
+        return Err(Mismatch::new(QUANTITY.to_owned()));
     }
     if number.matches('.').count() > 1 || number == "." {
-        return Err(Mismatch("unable to parse numeric part of quantity".to_owned()));
+        return Err(Mismatch::new("unable to parse numeric part of quantity".to_owned()));
     }
     let exponent = suffix.strip_prefix(['e', 'E']).is_some_and(|rest| rest.parse::<i32>().is_ok());
     let known = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     if exponent || known.contains(&suffix) {
         return Ok(());
     }
-    Err(Mismatch("unable to parse quantity's suffix".to_owned()))
+    Err(Mismatch::new("unable to parse quantity's suffix".to_owned()))
 }
 
 fn formatted(schema: &Schema, text: &str) -> Result<(), Mismatch> {
@@ -179,7 +226,7 @@ fn base64(text: &str) -> Result<(), Mismatch> {
                 DecodeError::InvalidLastSymbol { offset, .. } => offset,
                 _ => text.len(),
             };
-            Err(Mismatch(format!("illegal base64 data at input byte {at}")))
+            Err(Mismatch::new(format!("illegal base64 data at input byte {at}")))
         }
     }
 }
@@ -199,13 +246,13 @@ fn time(text: &str, micro: bool) -> Result<(), Mismatch> {
             head => head == Some(part),
         };
         if !fits {
-            return Err(Mismatch(format!(
+            return Err(Mismatch::new(format!(
                 "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"
             )));
         }
         rest = rest.get(part.len()..).unwrap_or_default();
     }
-    Err(Mismatch(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as \"Z07:00\"")))
+    Err(Mismatch::new(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as \"Z07:00\"")))
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ fn settle(call: &Call<'_>, scale: &mut Value, validation: FieldValidation) -> Re
     let Some(schema) = builtin::definition("io.k8s.api.autoscaling.v1.Scale") else { return Ok(()) };
     typed::check(&schema, scale).map_err(|fault| fault.to_string())?;
     let unknown = unknown::prune(&schema, scale, unknown::Root::Resource);
-    call.warn(body::judge(validation, unknown, Vec::new())?);
+    call.warn(body::judge(validation, body::Excess { unknown, ..Default::default() }, None)?);
     Ok(())
 }
 

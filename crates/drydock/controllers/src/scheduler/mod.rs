@@ -45,9 +45,12 @@ pub const NAME: &str = "default-scheduler";
 /// The name under which fields are owned.
 const FIELD_MANAGER: &str = "kube-scheduler";
 
+/// A pod and the node it was given.
+type Placed = (Arc<Pod>, Arc<str>);
+
 /// Pods that were given a node which the cache does not show yet, by uid.
 #[derive(Default)]
-struct Assumed(Mutex<HashMap<Box<str>, (Arc<Pod>, Arc<str>)>>);
+struct Assumed(Mutex<HashMap<Box<str>, Placed>>);
 
 /// The controller. Its keys are pods.
 pub struct Controller {

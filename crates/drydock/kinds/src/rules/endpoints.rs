@@ -61,7 +61,7 @@ fn subsets(subsets: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
         let lists = ["addresses", "notReadyAddresses"];
         if lists.iter().all(|list| json::list(subset, list).is_empty()) {
             let detail = "must specify `addresses` or `notReadyAddresses`";
-            errors.push(FieldError::required(&at, detail));
+            errors.push(FieldError::required(at, detail));
         }
         for field in lists {
             let list = at.field(field);
@@ -169,7 +169,7 @@ fn slice_endpoints(endpoints: &[Value], kind: &str, path: &Path<'_>, errors: &mu
         let list = at.field("addresses");
         let addresses = json::list(endpoint, "addresses");
         if addresses.is_empty() {
-            errors.push(FieldError::required(&list, "must contain at least 1 address"));
+            errors.push(FieldError::required(list, "must contain at least 1 address"));
         } else if addresses.len() > ADDRESSES_OF_ENDPOINT {
             errors.push(too_many(&list, addresses.len(), ADDRESSES_OF_ENDPOINT));
         }
@@ -263,7 +263,7 @@ fn hints(hints: &[Value], rule: fn(&str) -> Vec<String>, path: &Path<'_>, errors
         let item = path.index(index);
         let (at, name) = (item.field("name"), json::text(hint, "name"));
         if seen.contains(&name) {
-            errors.push(duplicate(&at, name));
+            errors.push(duplicate(at, name));
         } else {
             seen.push(name);
         }

@@ -93,11 +93,11 @@ pub(crate) fn validate(resources: &Value, owner: Owner, path: &Path<'_>, errors:
             amount(value, &at, errors);
             let Some(quantity) = parse(value) else { continue };
             if is_whole(name) && quantity.millis() % 1000 != 0 {
-                errors.push(FieldError::invalid(&at, quantity.to_string(), "must be an integer"));
+                errors.push(FieldError::invalid(at, quantity.to_string(), "must be an integer"));
             }
             if name.starts_with(HUGE_PAGES) && !is_multiple(name, quantity) {
                 let detail = format!("{quantity} is not positive integer multiple of {name}");
-                errors.push(FieldError::invalid(&at, quantity.to_string(), detail));
+                errors.push(FieldError::invalid(at, quantity.to_string(), detail));
             }
         }
     }

@@ -18,21 +18,6 @@ pub(crate) const SERVICE: Rules = Rules {
     ..PLAIN
 };
 
-/// The service wants an address of its own, and has none yet.
-#[must_use]
-pub fn needs_cluster_ip(service: &Value) -> bool {
-    let spec = &service["spec"];
-    json::text(spec, "type") != "ExternalName" && json::text(spec, "clusterIP").is_empty()
-}
-
-/// Gives a service its address.
-pub fn set_cluster_ip(service: &mut Value, address: &str) {
-    if let Some(spec) = json::object_at(service, "spec") {
-        json::set(spec, "clusterIP", address);
-        json::set(spec, "clusterIPs", json!([address]));
-    }
-}
-
 fn default_service(object: &mut Value) {
     let Some(spec) = json::object_at(object, "spec") else { return };
     json::default_text(spec, "sessionAffinity", "None");
@@ -68,17 +53,18 @@ fn default_service(object: &mut Value) {
     if kind == "LoadBalancer" {
         json::default(spec, "allocateLoadBalancerNodePorts", true);
     }
-    // One address is written twice: alone, and as the first of all.
-    let (address, all) = (json::text(spec, "clusterIP").to_owned(), json::list(spec, "clusterIPs").to_vec());
-    if !address.is_empty() && all.is_empty() {
-        json::set(spec, "clusterIPs", json!([address]));
-    } else if let Some(first) = all.first().filter(|_| address.is_empty()) {
-        json::set(spec, "clusterIP", first.clone());
-    }
 }
 
 fn create_service(object: &mut Value) {
     json::set(object, "status", json!({"loadBalancer": {}}));
+    // One address is written twice: alone, and as the first of all.
+    if let Some(spec) = object.get_mut("spec")
+        && !json::text(spec, "clusterIP").is_empty()
+        && json::list(spec, "clusterIPs").is_empty()
+    {
+        let address = spec["clusterIP"].clone();
+        json::set(spec, "clusterIPs", json!([address]));
+    }
     if let Some(spec) = object.get_mut("spec")
         && json::text(spec, "type") != "ExternalName"
     {
@@ -107,6 +93,12 @@ fn keep_addresses(new: &mut Value, old: &Value) {
         if let Some(value) = old.get(field) {
             json::default(spec, field, value.clone());
         }
+    }
+    // Who changes the one address means the first of all, too.
+    let address = json::text(spec, "clusterIP").to_owned();
+    if address != json::text(old, "clusterIP") && spec["clusterIPs"] == old["clusterIPs"] {
+        let all = if address.is_empty() { Value::Null } else { json!([address]) };
+        json::set(spec, "clusterIPs", all);
     }
     json::default(spec, "ipFamilies", json!(["IPv4"]));
     json::default_text(spec, "ipFamilyPolicy", "SingleStack");
@@ -147,7 +139,9 @@ fn validate_service(object: &Value, errors: &mut Vec<FieldError>) {
     if !["ClientIP", "None"].contains(&affinity) {
         errors.push(not_supported(path.field("sessionAffinity"), affinity, &["ClientIP", "None"]));
     }
-    validate_addresses(spec, &path, errors);
+    if kind != "ExternalName" {
+        validate_addresses(spec, &path, errors);
+    }
     if !TYPES.contains(&kind) {
         errors.push(not_supported(path.field("type"), kind, TYPES));
     }
@@ -245,18 +239,32 @@ fn validate_ports(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
 
 fn validate_addresses(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let list = path.field("clusterIPs");
-    for (index, address) in json::list(spec, "clusterIPs").iter().enumerate() {
-        let text = address.as_str().unwrap_or_default();
-        if text != "None" {
-            address::parse(text, &list.index(index), errors);
-        }
+    let (address, all) = (json::text(spec, "clusterIP"), json::list(spec, "clusterIPs"));
+    let mut refuse =
+        |detail: &str| errors.push(FieldError::invalid(list, spec["clusterIPs"].clone(), detail));
+    match all.first() {
+        Some(_) if address.is_empty() => refuse("must be empty when `clusterIP` is not specified"),
+        Some(first) if first != address => refuse("first value must match `clusterIP`"),
+        _ => {}
     }
-    let address = json::text(spec, "clusterIP");
-    if let Some(first) = json::list(spec, "clusterIPs").first().and_then(Value::as_str)
-        && !address.is_empty()
-        && first != address
+    if all.len() > 2 {
+        refuse("may only hold up to 2 values");
+    }
+    let headless = all.first().is_some_and(|first| first == "None");
+    if headless && all.len() > 1 {
+        refuse("'None' must be the first and only value");
+        return;
+    }
+    let mut families = Vec::new();
+    for (index, address) in all.iter().enumerate().filter(|_| !headless) {
+        let text = address.as_str().unwrap_or_default();
+        families.extend(address::parse(text, &list.index(index), errors).map(|address| address.is_ipv4()));
+    }
+    if let [first, second, ..] = *families
+        && families.len() == all.len()
+        && first == second
     {
-        let detail = "first value must match `clusterIP`";
+        let detail = "may specify no more than one IP for each IP family";
         errors.push(FieldError::invalid(list, spec["clusterIPs"].clone(), detail));
     }
 }

@@ -56,6 +56,10 @@ fn struct_fields(entry: &'static Entry, fields: &mut Map<String, Value>) {
 }
 
 fn inside(field: &Field, target: Option<&'static Entry>, value: &mut Value) {
+    if let (true, Kind::String, Value::Object(values)) = (field.map, field.kind, &mut *value) {
+        // Nothing, read into a string, is an empty one.
+        values.values_mut().filter(|value| value.is_null()).for_each(|value| *value = "".into());
+    }
     let Some(target) = target else { return };
     match value {
         Value::Array(items) if field.repeated => items.iter_mut().for_each(|item| object(target, item)),

@@ -77,15 +77,7 @@ fn special(name: &str) -> Option<Schema> {
 
 fn convert(node: &Node<'_>) -> Schema {
     let mut schema = Schema {
-        kind: match node.kind.as_deref() {
-            Some("object") => Type::Object,
-            Some("array") => Type::Array,
-            Some("string") => Type::String,
-            Some("integer") => Type::Integer,
-            Some("number") => Type::Number,
-            Some("boolean") => Type::Boolean,
-            _ => Type::Any,
-        },
+        kind: Type::named(node.kind.as_deref().unwrap_or_default()),
         properties: node.properties.iter().map(|(name, node)| (name.to_string(), child(node))).collect(),
         additional: node.additional.as_deref().map(child),
         items: node.items.as_deref().map(child),

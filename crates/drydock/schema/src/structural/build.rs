@@ -70,15 +70,7 @@ fn kind(definition: &Value) -> Type {
     if flag(definition, "x-kubernetes-int-or-string") {
         return Type::IntOrString;
     }
-    match text(definition, "type") {
-        Some("object") => Type::Object,
-        Some("array") => Type::Array,
-        Some("string") => Type::String,
-        Some("integer") => Type::Integer,
-        Some("number") => Type::Number,
-        Some("boolean") => Type::Boolean,
-        _ => Type::Any,
-    }
+    Type::named(text(definition, "type").unwrap_or_default())
 }
 
 fn checks(definition: &Value) -> Checks {

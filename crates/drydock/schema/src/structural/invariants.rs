@@ -93,7 +93,7 @@ fn node(definition: &Value, level: Level, path: &str, errors: &mut Vec<FieldErro
         } else {
             FieldError::invalid(kind_path.as_str(), kind, detail)
         });
-    } else if kind.is_empty() && !int_or_string && !preserve {
+    } else if kind.is_empty() && !int_or_string && !preserve && definition.get("$ref").is_none() {
         let place = match level {
             Level::Root => "at the root",
             Level::Item => "for specified array items",

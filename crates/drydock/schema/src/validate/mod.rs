@@ -45,13 +45,15 @@ pub fn object(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldErr
 /// What is wrong with a default: types and bounds, then rules, below `path`.
 pub(crate) fn default(schema: &Schema, value: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = values::check(schema, value, None);
-    if errors.is_empty() && schema.has_rules {
+    let of_rules = errors.is_empty() && schema.has_rules;
+    if of_rules {
         errors = evaluate::default(schema, value);
     }
     for error in &mut errors {
         error.path = match error.path.as_str() {
             ROOT | "" => path.to_owned(),
-            inner if inner.starts_with('[') => format!("{path}{inner}"),
+            // Kubernetes names an item of the default itself `default.[0]`, but in what it says of rules.
+            inner if of_rules && inner.starts_with('[') => format!("{path}{inner}"),
             inner => format!("{path}.{inner}"),
         };
     }

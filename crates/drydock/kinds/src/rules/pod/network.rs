@@ -48,7 +48,7 @@ pub(super) fn dns(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let at = path.field("nameservers");
     if servers.len() > NAME_SERVERS {
         let detail = format!("must not have more than {NAME_SERVERS} nameservers");
-        errors.push(FieldError::invalid(&at, config["nameservers"].clone(), detail));
+        errors.push(FieldError::invalid(at, config["nameservers"].clone(), detail));
     }
     for (index, server) in servers.iter().enumerate() {
         address::parse(server.as_str().unwrap_or_default(), &at.index(index), errors);
@@ -58,13 +58,13 @@ pub(super) fn dns(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         json::list(config, "searches").iter().map(|name| name.as_str().unwrap_or_default()).collect();
     if searches.len() > SEARCHES {
         let detail = format!("must not have more than {SEARCHES} search paths");
-        errors.push(FieldError::invalid(&at, config["searches"].clone(), detail));
+        errors.push(FieldError::invalid(at, config["searches"].clone(), detail));
     }
     if searches.join(" ").len() > SEARCH_CHARACTERS {
         let detail = format!(
             "must not have more than {SEARCH_CHARACTERS} characters (including spaces) in the search list"
         );
-        errors.push(FieldError::invalid(&at, config["searches"].clone(), detail));
+        errors.push(FieldError::invalid(at, config["searches"].clone(), detail));
     }
     for (index, search) in searches.into_iter().enumerate().filter(|(_, search)| *search != ".") {
         let search = search.strip_suffix('.').unwrap_or(search);

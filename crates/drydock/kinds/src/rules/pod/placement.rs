@@ -99,7 +99,7 @@ fn node_affinity(affinity: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>
         let at = required.field("nodeSelectorTerms");
         let terms = json::list(&affinity[REQUIRED], "nodeSelectorTerms");
         if terms.is_empty() {
-            errors.push(FieldError::required(&at, "must have at least one node selector term"));
+            errors.push(FieldError::required(at, "must have at least one node selector term"));
         }
         for (index, term) in terms.iter().enumerate() {
             node_term(term, true, &at.index(index), errors);
@@ -233,7 +233,7 @@ fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         let keys = json::list(term, field);
         if !keys.is_empty() && !term["labelSelector"].is_object() {
             let detail = "must not be specified when labelSelector is not set";
-            errors.push(FieldError::forbidden(&at, detail));
+            errors.push(FieldError::forbidden(at, detail));
             continue;
         }
         for (index, key) in keys.iter().enumerate() {
@@ -256,7 +256,7 @@ pub(super) fn gates(gates: &[Value], path: &Path<'_>, errors: &mut Vec<FieldErro
     let mut seen = Vec::new();
     for (index, gate) in gates.iter().enumerate() {
         let (at, name) = (path.index(index), json::text(gate, "name"));
-        errors.extend(names::qualified_name(name).into_iter().map(|m| FieldError::invalid(&at, name, m)));
+        errors.extend(names::qualified_name(name).into_iter().map(|m| FieldError::invalid(at, name, m)));
         if seen.contains(&name) {
             errors.push(duplicate(at, name));
         }

@@ -12,9 +12,12 @@ use crate::{
     rules::{not_supported, showing},
 };
 
+/// A field's name in Kubernetes' own type, and in JSON.
+type Name = (&'static str, &'static str);
+
 /// Kubernetes' own names of the fields of a container's security context, in its order, each with the
 /// fields of what it holds. Errors show the context in this form.
-const PRINTED: &[(&str, &str, &[(&str, &str)])] = &[
+const PRINTED: &[(&str, &str, &[Name])] = &[
     ("Capabilities", "capabilities", &[("Add", "add"), ("Drop", "drop")]),
     ("Privileged", "privileged", &[]),
     (
@@ -120,7 +123,7 @@ fn seccomp(profile: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         }
         ("Localhost", Some(place)) => {
             if place.starts_with('/') {
-                errors.push(FieldError::invalid(&own, place, "must be a relative path"));
+                errors.push(FieldError::invalid(own, place, "must be a relative path"));
             }
             if place.split('/').any(|part| part == "..") {
                 errors.push(FieldError::invalid(own, place, "must not contain '..'"));
