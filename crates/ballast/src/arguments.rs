@@ -32,6 +32,15 @@ pub enum Command {
     Run(RunArguments),
     /// Show what the operators would do about the resources in a file, and do nothing
     Plan(PlanArguments),
+    /// List, import and remove the images that pods of this machine can run
+    #[command(subcommand)]
+    Image(ImageCommand),
+    /// Run the pods of a `ballast up`, which starts this by itself
+    #[command(hide = true)]
+    Node,
+    /// Be the small web server that stands for prgcont/gordon
+    #[command(hide = true)]
+    GordonServer(GordonServerArguments),
     /// Print the custom resource definitions as YAML
     Crds,
     /// Print everything that a cluster needs to run the operators as YAML
@@ -67,6 +76,9 @@ pub struct UpArguments {
     /// Run no pods
     #[arg(long)]
     pub no_node: bool,
+    /// Fail a pod whose image tag can't be had exactly, instead of noting what it got
+    #[arg(long, conflicts_with = "no_node")]
+    pub strict_images: bool,
     /// How to log.
     #[command(flatten)]
     pub log: LogArguments,
@@ -135,6 +147,84 @@ pub struct PlanArguments {
     /// For whom to print
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// `ballast image`
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  ballast image ls
+  ballast image pull memcached:1.6
+  ballast image import shop.tar --name example.com/shop:1.0
+  ballast image rm example.com/shop:1.0
+
+Images come from recipes, made on first use from Debian packages, and from archives. No image registry is asked.")]
+pub enum ImageCommand {
+    /// List the images that are there
+    #[command(visible_alias = "list")]
+    Ls {
+        /// For whom to print
+        #[arg(short, long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+    /// Make an image by its recipe now, instead of when the first pod needs it
+    Pull {
+        /// Its name, as a pod gives it
+        #[arg(value_name = "IMAGE")]
+        image: String,
+        /// Fail where the tag can't be had exactly
+        #[arg(long = "strict-images")]
+        strict: bool,
+    },
+    /// Import the images of an OCI archive, a docker archive or an OCI layout directory
+    Import {
+        /// The archive or directory
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// What to call it [default: as the archive does]
+        #[arg(long, value_name = "IMAGE")]
+        name: Option<String>,
+    },
+    /// Remove images that no container runs from
+    #[command(visible_alias = "remove")]
+    Rm {
+        /// Names, ids, or beginnings of ids
+        #[arg(value_name = "IMAGE", required = true)]
+        images: Vec<String>,
+    },
+    /// Write an image of this program as an OCI archive
+    #[command(hide = true)]
+    Pack {
+        /// The archive to write
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// What it is called
+        #[arg(long, value_name = "IMAGE", default_value = concat!("ballast:", env!("CARGO_PKG_VERSION")))]
+        name: String,
+    },
+    /// Write an image as an OCI archive, for a container runtime that makes none itself
+    #[command(hide = true)]
+    Export {
+        /// Its name, as a pod gives it
+        #[arg(value_name = "IMAGE")]
+        image: String,
+        /// The archive to write
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// What the archive calls it [default: as it is asked for]
+        #[arg(long, value_name = "IMAGE")]
+        name: Option<String>,
+        /// What it runs [default: as the image says]
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+}
+
+/// `ballast gordon-server`
+#[derive(Debug, Args)]
+pub struct GordonServerArguments {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value_t = std::net::SocketAddr::from(([0, 0, 0, 0], ballast_gordon_web::PORT)))]
+    pub listen: std::net::SocketAddr,
 }
 
 /// `ballast manifests`

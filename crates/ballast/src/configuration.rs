@@ -72,8 +72,17 @@ pub struct Up {
     pub kubeconfig: KubeconfigFile,
     /// Whether the operators run.
     pub operators: bool,
-    /// Whether pods are to run.
-    pub node: bool,
+    /// How pods are to run, if they are.
+    pub pods: Option<Pods>,
+}
+
+/// How pods are to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pods {
+    /// Where nodes of clusters that are not kept are, one beside the other.
+    pub passing: PathBuf,
+    /// Whether a tag that can't be had exactly is an error.
+    pub strict_images: bool,
 }
 
 impl Up {
@@ -99,8 +108,28 @@ impl Up {
             ),
         };
         let listen = Address::parse(&arguments.listen, "--listen")?;
-        Ok(Up { place, listen, kubeconfig, operators: !arguments.no_operators, node: !arguments.no_node })
+        let pods = (!arguments.no_node).then(|| Pods {
+            passing: cache_home(environment).join("ballast/nodes"),
+            strict_images: arguments.strict_images,
+        });
+        Ok(Up { place, listen, kubeconfig, operators: !arguments.no_operators, pods })
     }
+}
+
+/// Where things go that need not last. On a disk: pods may write much.
+fn cache_home(environment: &Environment) -> PathBuf {
+    environment
+        .absolute("XDG_CACHE_HOME")
+        .or_else(|| environment.absolute("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_else(std::env::temp_dir)
+}
+
+/// Where this user's images are: one store for every cluster.
+///
+/// # Errors
+/// There is no place for data.
+pub fn image_directory(environment: &Environment) -> Result<PathBuf, Failure> {
+    Ok(data_home(environment)?.join("ballast-images"))
 }
 
 fn data_home(environment: &Environment) -> Result<PathBuf, Failure> {

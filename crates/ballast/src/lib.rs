@@ -4,8 +4,11 @@
 //! | --- | --- |
 //! | `arguments`, `configuration` | what can be typed; what it means |
 //! | `up` | a Kubernetes in one process, with every operator in it |
+//! | `node` | the process beside it that runs pods |
 //! | `run`, `cluster`, `operators` | the operators, against a cluster that is somewhere else |
 //! | `plan` | what the operators would do |
+//! | `image` | the images that pods of this machine can run |
+//! | `gordon_server` | what runs in one of them |
 //! | `failure`, `terminal`, `logging`, `shell`, `version` | what people read |
 //! | `signals` | being told to stop |
 //!
@@ -19,7 +22,10 @@ pub mod arguments;
 pub mod cluster;
 pub mod configuration;
 pub mod failure;
+pub mod gordon_server;
+pub mod image;
 pub mod logging;
+pub mod node;
 pub mod operators;
 pub mod plan;
 pub mod run;

@@ -4,14 +4,15 @@ use std::io;
 use std::process::ExitCode;
 
 use ballast::arguments::{
-    Arguments, Command, Output, PlanArguments, RunArguments, UpArguments, VersionArguments,
+    Arguments, Command, LogArguments, LogFormat, Output, PlanArguments, RunArguments, UpArguments,
+    VersionArguments,
 };
 use ballast::configuration::{Environment, Plan, Run, Up, deploy};
 use ballast::failure::{Explain as _, Failure};
 use ballast::terminal::{Colour, Tone, print, say};
 use ballast::up::Stopped;
 use ballast::version::Version;
-use ballast::{logging, plan, run, up};
+use ballast::{gordon_server, image, logging, node, plan, run, up};
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use serde_json::Value;
@@ -21,6 +22,8 @@ use tokio::runtime::Runtime;
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
+    // Before anything else: the keeper of a node's pods is this program too, and has one thread.
+    drydock_sandbox::hook();
     let environment = Environment::of_process();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -38,8 +41,11 @@ fn main() -> ExitCode {
 fn carry_out(command: Command, environment: &Environment) -> Result<ExitCode, Failure> {
     match command {
         Command::Up(arguments) => bring_up(&arguments, environment),
+        Command::Node => run_node(environment),
+        Command::GordonServer(arguments) => gordon_server::serve(arguments.listen),
         Command::Run(arguments) => run_operators(&arguments, environment),
         Command::Plan(arguments) => show_plan(&arguments, environment),
+        Command::Image(command) => show(&image::image(&command, environment)?),
         Command::Crds => print_yaml(&ballast_packaging::definitions()),
         Command::Manifests(arguments) => print_yaml(&ballast_packaging::manifests(&deploy(&arguments))),
         Command::Version(VersionArguments { output }) => {
@@ -55,7 +61,14 @@ fn carry_out(command: Command, environment: &Environment) -> Result<ExitCode, Fa
 fn bring_up(arguments: &UpArguments, environment: &Environment) -> Result<ExitCode, Failure> {
     logging::start(&arguments.log, "warn", Colour::on(&io::stderr(), environment))?;
     let up = Up::new(arguments, environment)?;
-    until_stopped(async { up::up(&up).await })
+    until_stopped(async { up::up(&up, environment).await })
+}
+
+/// The node logs as `up` does, whose flags it does not see.
+fn run_node(environment: &Environment) -> Result<ExitCode, Failure> {
+    let log = LogArguments { log_format: LogFormat::Human, log_level: None };
+    logging::start(&log, "warn", Colour::on(&io::stderr(), environment))?;
+    node::run(environment)
 }
 
 fn run_operators(arguments: &RunArguments, environment: &Environment) -> Result<ExitCode, Failure> {

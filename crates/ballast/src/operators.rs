@@ -1,5 +1,7 @@
 //! Every operator that this binary holds, and running them.
 
+use ballast_engines::{PodAddress, memcached};
+use ballast_gordon::GordonOperator;
 use ballast_memcached::MemcachedOperator;
 use ballast_runtime::{Manager, NoEngine, Options, RunError};
 use kube::Client;
@@ -7,16 +9,21 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
-use crate::plan::Planner;
+use crate::plan::{Asking, Planner};
 
 /// All of them, to be asked for plans.
 pub fn planners() -> Vec<Box<dyn Planner>> {
-    vec![Box::new(MemcachedOperator)]
+    vec![
+        Box::new(Asking::new(MemcachedOperator, memcached::Memcached::new(PodAddress))),
+        Box::new(Asking::new(GordonOperator, NoEngine)),
+    ]
 }
 
 /// All of them, to be run.
 fn manager(client: Client, options: Options) -> Manager {
-    Manager::new(client, options).register(MemcachedOperator, NoEngine)
+    Manager::new(client, options)
+        .register(MemcachedOperator, memcached::Memcached::new(PodAddress))
+        .register(GordonOperator, NoEngine)
 }
 
 /// What they are called.

@@ -66,6 +66,20 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Rows under one another, each column as wide as its widest cell, as kubectl prints them.
+pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let line: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(line.join("   ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
 /// Says something to the person at the terminal. Where nobody listens, nothing is lost.
 pub fn say(text: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");

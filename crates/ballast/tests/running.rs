@@ -51,7 +51,7 @@ fn a_passing_cluster_takes_its_kubeconfig_along() {
     for (signal, variable) in [("TERM", "XDG_RUNTIME_DIR"), ("INT", "TMPDIR")] {
         let mut command = ballast();
         command
-            .args(["up", "--memory", "--listen", "127.0.0.1:0", "--no-operators"])
+            .args(["up", "--memory", "--listen", "127.0.0.1:0", "--no-operators", "--no-node"])
             .env(variable, place.path());
         let mut up = Process::start(command);
         let kubeconfig = kubeconfig_of(&up.line());
@@ -64,8 +64,6 @@ fn a_passing_cluster_takes_its_kubeconfig_along() {
             0,
             "something is left after SIG{signal}"
         );
-        let said = up.complaints();
-        assert!(said.contains("this version of ballast has no node yet"), "{said}");
     }
 }
 

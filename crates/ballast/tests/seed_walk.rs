@@ -163,7 +163,7 @@ fn the_operators_may_do_what_they_need_and_nothing_else() {
     for other in [
         "get secrets",
         "delete deployments.apps",
-        "delete pods",
+        "update pods",
         "create memcacheds.cache.example.com",
         "patch memcacheds.cache.example.com",
         "* *",

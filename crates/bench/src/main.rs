@@ -4,6 +4,7 @@
 //! a slow machine: a benchmark is not a test. With `--real KUBECONFIG` the reconciling is measured on that cluster
 //! too, and with `--sample-controller PROGRAM` Kubernetes' own sample-controller beside it.
 
+mod node;
 mod reconcile;
 mod sample_controller;
 mod start;
@@ -17,9 +18,9 @@ use clap::Parser;
 /// Measures how fast Ballast starts and reconciles.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The binary to start.
-    #[arg(long, default_value = "target/release/ballast")]
-    ballast: PathBuf,
+    /// The binary to start [default: the one beside this program]
+    #[arg(long)]
+    ballast: Option<PathBuf>,
     /// How many Memcacheds to create.
     #[arg(long, default_value_t = 1000)]
     resources: usize,
@@ -29,6 +30,12 @@ struct Arguments {
     /// The kubeconfig of a real cluster to measure beside.
     #[arg(long)]
     real: Option<PathBuf>,
+    /// Measure no pods.
+    #[arg(long)]
+    no_node: bool,
+    /// The real cluster has a node, with the images there: measure pods on it too.
+    #[arg(long, requires = "real")]
+    real_node: bool,
     /// Kubernetes' sample-controller, to be measured on the real cluster.
     #[arg(long, requires = "real")]
     sample_controller: Option<PathBuf>,
@@ -37,8 +44,15 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    start::binary(&arguments.ballast)?.print();
+    let ballast = match arguments.ballast {
+        Some(program) => program,
+        None => std::env::current_exe()?.with_file_name("ballast"),
+    };
+    start::binary(&ballast)?.print();
     start::in_process().await?.print();
+    if !arguments.no_node {
+        node::measure(&ballast, arguments.real.as_deref().filter(|_| arguments.real_node)).await?;
+    }
     let mut reconciling = table::Table::new(
         "from creation to children and status written",
         ["on", "resources", "seconds", "per second", "requests each", "goal"],

@@ -7,7 +7,10 @@
 //!
 //! **What always holds**
 //!
-//! - `Ready` is said only when the Deployment's own, current report shows every node up and of the wanted version.
+//! - `Ready` is said only when the Deployment's own, current report shows every node up and of the wanted version,
+//!   and each of them answered `version` when it was asked.
+//! - An upgrade goes one node at a time, and no further while a new one does not serve. The status says the way back.
+//! - A node that hangs is replaced; what counts as evidence for that is in `servers`.
 //! - An object under the resource's name that is not the resource's is never touched. The status says so.
 //! - The schema and [`validate`](Cache::try_from) give the same answer, and a spec that passed neither is never
 //!   acted upon.
@@ -17,13 +20,16 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod amounts;
+mod ask;
 mod desired;
 mod observe;
 mod plan;
 mod resource;
+mod servers;
+mod statistics;
 mod validate;
 
-use ballast_operator::{Answers, ObjectRef, Operator, Plan, Relation, View};
+use ballast_operator::{Answers, ObjectRef, Operator, Plan, Question, Relation, View};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Service},
@@ -31,7 +37,8 @@ use k8s_openapi::api::{
 };
 use kube_core::ResourceExt as _;
 
-pub use resource::{Memcached, MemcachedSpec, MemcachedStatus, Resources};
+pub use ask::{Ask, Stats, Told};
+pub use resource::{Memcached, MemcachedSpec, MemcachedStatus, Resources, SilentServer, Statistics};
 pub use validate::{Cache, Problem};
 
 /// The label whose value is the resource's name, on every child and every pod.
@@ -52,7 +59,8 @@ impl Operator for MemcachedOperator {
             Relation::owned::<Deployment>(),
             Relation::owned::<Service>(),
             Relation::owned::<PodDisruptionBudget>(),
-            Relation::observed::<Pod>(LABEL),
+            // The Deployment makes another in place of one that is removed.
+            Relation::observed::<Pod>(LABEL).removable(),
         ]
     }
 
@@ -65,7 +73,11 @@ impl Operator for MemcachedOperator {
         ]
     }
 
-    fn plan(&self, view: &View<Memcached>, _: &Answers) -> Plan {
-        plan::plan(view)
+    fn questions(&self, view: &View<Memcached>) -> Vec<Question> {
+        if view.is_being_deleted() { Vec::new() } else { servers::questions(view) }
+    }
+
+    fn plan(&self, view: &View<Memcached>, answers: &Answers) -> Plan {
+        plan::plan(view, answers)
     }
 }

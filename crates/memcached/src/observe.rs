@@ -1,15 +1,15 @@
 //! What the view shows of a cache: how far the rollout is, which nodes there are, what is wrong.
 //!
-//! Everything here is read from what Kubernetes reports of the Deployment and its pods. A report that is older than
-//! the Deployment it speaks of is not evidence.
+//! Everything here is read from what Kubernetes reports of the Deployment and its pods, and from what the pods
+//! themselves answered. A report that is older than the Deployment it speaks of is not evidence.
 
-use ballast_operator::{Class, KindRef, Object, Operator as _, View, compare};
+use ballast_operator::{Class, KindRef, Object, Operator as _, View, compare, pod};
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentCondition},
-    core::v1::{ContainerStatus, Pod},
+    core::v1::Pod,
 };
 
-use crate::{Cache, Memcached, MemcachedOperator, desired::CONTAINER};
+use crate::{Cache, Memcached, MemcachedOperator, desired::CONTAINER, servers::Servers};
 
 /// How far the nodes are from what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,11 @@ pub(crate) enum Rollout {
     /// Kubernetes gave up on it.
     Stuck {
         /// What the Deployment says.
+        message: String,
+    },
+    /// A node of the new version does not serve, and the others are left alone.
+    Stopped {
+        /// Which node, and what is wrong with it.
         message: String,
     },
     /// Every node is up and as wanted.
@@ -44,6 +49,21 @@ impl Trouble {
     pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Trouble { reason, message: message.into() }
     }
+
+    fn with_a_way_out(self, way: Option<String>) -> Self {
+        match way {
+            Some(way) => Trouble { message: format!("{}. {}", self.message, capital(&way)), ..self },
+            None => self,
+        }
+    }
+}
+
+fn capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters
+        .next()
+        .map(|first| format!("{}{}", first.to_ascii_uppercase(), letters.as_str()))
+        .unwrap_or_default()
 }
 
 /// What the view shows.
@@ -52,8 +72,6 @@ pub(crate) struct Observed {
     pub(crate) rollout: Rollout,
     /// How many pods there are.
     pub(crate) replicas: i32,
-    /// How many of them answer.
-    pub(crate) ready: i32,
     /// The names of the pods, sorted.
     pub(crate) nodes: Vec<String>,
     /// Why pods wait for a machine, where they do.
@@ -62,27 +80,61 @@ pub(crate) struct Observed {
     pub(crate) trouble: Option<Trouble>,
 }
 
+/// The pods that are to stay.
+pub(crate) fn pods(view: &View<Memcached>) -> Vec<Pod> {
+    let mut pods: Vec<Pod> = view.children.list();
+    pods.retain(|found| !pod::is_going(found) && !pod::is_finished(found));
+    pods
+}
+
 pub(crate) fn observe(
     view: &View<Memcached>,
     cache: &Cache,
     live: Option<&Deployment>,
     want: &Object,
+    servers: &Servers,
 ) -> Observed {
-    let mut pods: Vec<Pod> = view.children.list();
-    pods.retain(|pod| pod.metadata.deletion_timestamp.is_none() && !is_finished(pod));
+    let pods = pods(view);
     let mut nodes: Vec<String> = pods.iter().filter_map(|pod| pod.metadata.name.clone()).collect();
     nodes.sort();
     let status = live.and_then(|deployment| deployment.status.as_ref());
-    let rollout = rollout(view, cache, live, want);
-    let trouble = live.and_then(replica_failure).or_else(|| stuck(&rollout)).or_else(|| pod_trouble(&pods));
+    let rollout = match servers.stopped_by(cache) {
+        Some(message) => Rollout::Stopped { message },
+        // The Deployment's report can be older than its pods: one that was just removed is still in it.
+        None => match rollout(view, cache, live, want) {
+            Rollout::Complete if servers.asked() < cache.size => Rollout::Underway,
+            other => other,
+        },
+    };
+    let failing = stuck(&rollout)
+        .or_else(|| pod_trouble(&pods))
+        .or_else(|| server_trouble(&rollout, servers))
+        .map(|trouble| trouble.with_a_way_out(servers.way_back(cache)));
     Observed {
         replicas: status.and_then(|status| status.replicas).unwrap_or(0),
-        ready: status.and_then(|status| status.ready_replicas).unwrap_or(0),
-        unschedulable: pods.iter().find_map(unschedulable),
+        unschedulable: pods.iter().find_map(pod::unschedulable),
         nodes,
         rollout,
-        trouble,
+        trouble: live.and_then(replica_failure).or(failing),
     }
+}
+
+/// What the servers themselves show to be wrong.
+fn server_trouble(rollout: &Rollout, servers: &Servers) -> Option<Trouble> {
+    if let Rollout::Stopped { message } = rollout {
+        return Some(Trouble::new("UpgradeStopped", format!("the upgrade is stopped: {message}")));
+    }
+    let faults: Vec<String> = servers.iter().filter_map(crate::servers::Server::fault).collect();
+    let first = faults.first()?;
+    let asked = servers.asked();
+    let message = if faults.len() > 1 && servers.serving() == 0 {
+        format!(
+            "no server serves, and none is replaced for it: {first}; look at the machines and the network, or delete the pods"
+        )
+    } else {
+        format!("{} of {asked} servers do not serve: {first}", faults.len())
+    };
+    Some(Trouble::new("NotServing", message))
 }
 
 fn rollout(view: &View<Memcached>, cache: &Cache, live: Option<&Deployment>, want: &Object) -> Rollout {
@@ -95,7 +147,7 @@ fn rollout(view: &View<Memcached>, cache: &Cache, live: Option<&Deployment>, wan
         return Rollout::Underway;
     }
     let all = |count: Option<i32>| count.unwrap_or(0) == cache.size;
-    if all(status.replicas) && all(status.updated_replicas) && all(status.available_replicas) {
+    if all(status.replicas) && all(status.updated_replicas) && all(status.ready_replicas) {
         return Rollout::Complete;
     }
     match condition(live, "Progressing") {
@@ -142,66 +194,12 @@ fn stuck(rollout: &Rollout) -> Option<Trouble> {
 
 /// The first pod that fails, in the order of names, stands for all.
 fn pod_trouble(pods: &[Pod]) -> Option<Trouble> {
-    let failing: Vec<Trouble> = pods.iter().filter_map(trouble_of).collect();
+    let failing: Vec<Trouble> = pods
+        .iter()
+        .filter_map(|found| pod::trouble(found, CONTAINER))
+        .map(|(reason, message)| Trouble::new(reason, message))
+        .collect();
     let first = failing.first()?;
     let message = format!("{} of {} pods fail: {}", failing.len(), pods.len(), first.message);
     Some(Trouble::new(first.reason, message))
-}
-
-fn trouble_of(pod: &Pod) -> Option<Trouble> {
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let status = pod.status.as_ref()?;
-    let container = status.container_statuses.iter().flatten().find(|status| status.name == CONTAINER)?;
-    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
-    let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
-    match reason {
-        // The two take turns while the kubelet tries again; their texts too. One word for both, or the status would
-        // be written at every turn.
-        "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" => {
-            let image = &container.image;
-            Some(Trouble::new(
-                "ImagePullFailed",
-                format!("{name}: the image {image} can't be pulled; `kubectl describe pod {name}` says why"),
-            ))
-        }
-        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            let text =
-                waiting.and_then(|waiting| waiting.message.as_deref()).unwrap_or("it says nothing more");
-            Some(Trouble::new("ContainerNotStarted", format!("{name}: {reason}: {text}")))
-        }
-        _ => crash_loop(container).map(|how| {
-            Trouble::new(
-                "CrashLoop",
-                format!("{name} keeps crashing: {how}; `kubectl logs -p {name}` says why"),
-            )
-        }),
-    }
-}
-
-/// How a container that keeps ending ended last. One that runs again and is not ready yet still counts: between two
-/// crashes nothing is healed.
-fn crash_loop(container: &ContainerStatus) -> Option<String> {
-    if container.ready || container.restart_count == 0 {
-        return None;
-    }
-    let ended = |state: Option<&k8s_openapi::api::core::v1::ContainerState>| {
-        state.and_then(|state| state.terminated.as_ref()).cloned()
-    };
-    let last = ended(container.state.as_ref()).or_else(|| ended(container.last_state.as_ref()))?;
-    let reason = last.reason.unwrap_or_else(|| "it ended".to_owned());
-    Some(format!("{reason}, exit code {}", last.exit_code))
-}
-
-fn unschedulable(pod: &Pod) -> Option<String> {
-    let conditions = pod.status.as_ref()?.conditions.iter().flatten();
-    let waits = conditions.into_iter().find(|condition| {
-        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
-    })?;
-    Some(waits.message.clone().unwrap_or_else(|| "no machine takes them".to_owned()))
-}
-
-/// A pod that ended for good, such as an evicted one, is no node. It stays until someone removes it.
-fn is_finished(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Failed" | "Succeeded"))
 }

@@ -3,18 +3,25 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    Class, ConditionStatus, Conditions, Effect, EventType, Failed, Object, Plan, Standing, Unreadable, View,
+    Answers, Class, ConditionStatus, Conditions, Effect, EventType, Failed, KindRef, Object, Plan, Removal,
+    Standing, Target, Unreadable, View,
 };
 use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget},
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Pod, Service},
+        policy::v1::PodDisruptionBudget,
+    },
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use serde_json::Value;
 
 use crate::{
-    Cache, Memcached, MemcachedStatus, Problem,
+    Cache, Memcached, MemcachedStatus, Problem, SilentServer,
     desired::{self, selector},
-    observe::{Observed, Rollout, Trouble, observe},
+    observe::{Observed, Rollout, Trouble, observe, pods},
+    servers::{PATIENCE, Servers, freshness},
+    statistics::statistics,
 };
 
 /// How soon to look again at a name that a stranger holds. Its going is no event of ours.
@@ -28,14 +35,14 @@ const STEP_FAILED: &str = "StepFailed";
 /// After so many rounds in a row, what may pass by itself has not.
 const LASTING: u32 = 3;
 
-pub(crate) fn plan(view: &View<Memcached>) -> Plan {
+pub(crate) fn plan(view: &View<Memcached>, answers: &Answers) -> Plan {
     if view.is_being_deleted() {
         // The garbage collector takes the children; there is nothing to hold on to.
         return Plan::empty();
     }
     match Cache::try_from(&view.resource) {
         Err(problems) => wait_for_a_better_spec(view, &problems),
-        Ok(cache) => bring_about(view, &cache),
+        Ok(cache) => bring_about(view, &cache, answers),
     }
 }
 
@@ -52,21 +59,48 @@ fn wait_for_a_better_spec(view: &View<Memcached>, problems: &[Problem]) -> Plan 
     plan
 }
 
-fn bring_about(view: &View<Memcached>, cache: &Cache) -> Plan {
+fn bring_about(view: &View<Memcached>, cache: &Cache, answers: &Answers) -> Plan {
     let mut plan = Plan::empty();
-    let deployment = Object::of(&desired::deployment(view, cache));
+    let servers = Servers::of(&pods(view), answers);
+    let paused = servers.stopped_by(cache).is_some();
+    let deployment = Object::of(&desired::deployment(view, cache, paused));
     let names = Names::look(view, cache);
     if names.deployment.is_free() {
         apply_children(&mut plan, view, cache, &names, &deployment);
     }
     let live = names.deployment.ours();
-    let observed = observe(view, cache, live, &deployment);
+    let observed = observe(view, cache, live, &deployment, &servers);
+    let silent = servers.silent(old_silent(view), view.now);
+    if observed.rollout == Rollout::Complete {
+        replace_a_silent_one(&mut plan, view, &servers, &silent);
+    }
     announce_changes(&mut plan, cache, &names, live);
-    finish(&mut plan, view, status(view, cache, &names, &observed));
+    finish(&mut plan, view, status(view, cache, &names, &observed, &servers, silent));
     if let Some(after) = names.look_again() {
         plan.then(Effect::LookAgain(after), "whoever holds the name may let it go without our being told");
     }
+    if servers.asked() > 0 {
+        plan.then(Effect::LookAgain(freshness(view)), "whether a server serves is known only by asking it");
+    }
     plan
+}
+
+/// Kubernetes can't tell a server that hangs from one that is idle.
+fn replace_a_silent_one(plan: &mut Plan, view: &View<Memcached>, servers: &Servers, silent: &[SilentServer]) {
+    let kind = KindRef::of::<Pod>();
+    let Some(hung) = servers.to_replace(silent, view.now) else { return };
+    let Some(pod) = view.children.object(&kind, &hung.pod) else { return };
+    let note = format!(
+        "{} takes connections and said nothing for {PATIENCE:?}: it is deleted, and the Deployment makes another",
+        hung.pod
+    );
+    let because = "it hangs, and Kubernetes can't tell";
+    plan.then(Effect::Remove { target: Target::of(&kind, pod), right: Removal::Child }, because);
+    plan.event(EventType::Warning, "ServerReplaced", "Replace", note, "people should know of it");
+}
+
+fn old_silent(view: &View<Memcached>) -> &[SilentServer] {
+    view.resource.status.as_ref().map(|status| status.silent.as_slice()).unwrap_or_default()
 }
 
 fn apply_children(
@@ -196,20 +230,32 @@ fn announce_changes(plan: &mut Plan, cache: &Cache, names: &Names, live: Option<
     }
 }
 
-fn status(view: &View<Memcached>, cache: &Cache, names: &Names, observed: &Observed) -> MemcachedStatus {
+fn status(
+    view: &View<Memcached>,
+    cache: &Cache,
+    names: &Names,
+    observed: &Observed,
+    servers: &Servers,
+    silent: Vec<SilentServer>,
+) -> MemcachedStatus {
     let old = view.resource.status.as_ref();
-    let complete = observed.rollout == Rollout::Complete;
     let trouble = names.trouble(cache).or_else(|| last_round(view)).or_else(|| observed.trouble.clone());
     let selected: Vec<String> =
         selector(cache).iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let endpoints = servers.endpoints();
+    let same = old.is_some_and(|old| old.servers == endpoints);
+    let shown = old.and_then(|old| old.statistics.as_ref());
     MemcachedStatus {
         nodes: observed.nodes.clone(),
         observed_generation: view.generation(),
         replicas: observed.replicas,
-        ready_replicas: observed.ready,
+        ready_replicas: servers.serving(),
         selector: Some(selected.join(",")),
-        version: if complete { Some(cache.version.clone()) } else { old.and_then(|old| old.version.clone()) },
-        conditions: conditions(view, cache, names, observed, trouble).into_list(),
+        version: servers.version().or_else(|| old.and_then(|old| old.version.clone())),
+        statistics: statistics(shown, &servers.stats(), same, view.now),
+        servers: endpoints,
+        silent,
+        conditions: conditions(view, cache, names, observed, servers, trouble).into_list(),
     }
 }
 
@@ -218,17 +264,18 @@ fn conditions(
     cache: &Cache,
     names: &Names,
     observed: &Observed,
+    servers: &Servers,
     trouble: Option<Trouble>,
 ) -> Conditions {
-    let blocked = names.deployment.trouble("Deployment", &cache.name);
-    let mut count = format!("{} of {} ready", observed.ready, nodes(cache.size));
+    let mut count = format!("{} of {} ready", servers.serving(), nodes(cache.size));
     if let Some(why) = &observed.unschedulable {
         count = format!("{count}; pods wait for a machine: {why}");
     }
-    if observed.ready >= cache.size && observed.rollout != Rollout::Complete {
+    if servers.serving() >= cache.size && observed.rollout != Rollout::Complete {
         count = format!("{count}, not all as wanted yet");
     }
     let all = conditions_of(view);
+    let blocked = names.deployment.trouble("Deployment", &cache.name);
     let all =
         match (&blocked, &observed.rollout) {
             (Some(blocked), _) if blocked.reason == "Unreadable" => all
@@ -256,7 +303,13 @@ fn conditions(
             (None, Rollout::Stuck { message }) => all
                 .set("Ready", false, "ProgressDeadlineExceeded", count)
                 .set("Progressing", false, "ProgressDeadlineExceeded", message.clone()),
-            (None, Rollout::Complete) => all.set("Ready", true, "AllNodesReady", count).set(
+            (None, Rollout::Stopped { message }) => all.set("Ready", false, "UpgradeStopped", count).set(
+                "Progressing",
+                false,
+                "UpgradeStopped",
+                message.clone(),
+            ),
+            (None, Rollout::Complete) => ready_as_they_say(all, cache, servers, count).set(
                 "Progressing",
                 false,
                 "Settled",
@@ -267,6 +320,19 @@ fn conditions(
         Some(trouble) => all.set("Degraded", true, trouble.reason, trouble.message),
         None => all.set("Degraded", false, "AsExpected", "nothing is known to be wrong"),
     }
+}
+
+/// Kubernetes says that every node is up; whether they serve they say themselves.
+fn ready_as_they_say(all: Conditions, cache: &Cache, servers: &Servers, count: String) -> Conditions {
+    if servers.serving() >= cache.size {
+        return all.set("Ready", true, "AllNodesReady", count);
+    }
+    if let Some(fault) = servers.iter().find_map(crate::servers::Server::fault) {
+        return all.set("Ready", false, "NotServing", format!("{count}: {fault}"));
+    }
+    let doubt = servers.iter().find_map(crate::servers::Server::doubt);
+    let doubt = doubt.unwrap_or_else(|| "nobody said why not".to_owned());
+    all.set("Ready", ConditionStatus::Unknown, "NotVerified", format!("{count}: {doubt}"))
 }
 
 fn conditions_of(view: &View<Memcached>) -> Conditions {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ballast_operator::image::{self, MAX_REPOSITORY, MAX_TAG, TAG};
 use k8s_openapi::{
     api::core::v1::ResourceRequirements,
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Condition},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{Condition, Time},
+    },
 };
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -14,8 +18,8 @@ use serde_json::{Value, json};
 use crate::{
     amounts::{AMOUNT, MAX_AMOUNT, NOT_AN_AMOUNT, RESOURCE_NAMES, RESOURCE_UNKNOWN, request_above_limit},
     validate::{
-        IMAGE_NOT_A_REPOSITORY, MAX_IMAGE, MAX_NAME, MAX_SIZE, MAX_VERSION, NAME_MESSAGE, SIZE_TOO_LARGE,
-        SIZE_TOO_SMALL, VERSION_MISSING, VERSION_NOT_A_TAG,
+        IMAGE_NOT_A_REPOSITORY, MAX_NAME, MAX_SIZE, NAME_MESSAGE, SIZE_TOO_LARGE, SIZE_TOO_SMALL,
+        VERSION_MISSING, VERSION_NOT_A_TAG,
     },
 };
 
@@ -43,7 +47,7 @@ use crate::{
         name = "Ready",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#,
-        description = "Whether every node is up and of the wanted version"
+        description = "Whether every node is of the wanted version and answers"
     ),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version", description = "The version wanted"),
     printcolumn(
@@ -125,6 +129,11 @@ pub struct MemcachedStatus {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub nodes: Vec<String>,
 
+    /// The servers that answer, as a client lists them: `10.1.2.3:11211`.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub servers: Vec<String>,
+
     /// The generation of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -133,7 +142,7 @@ pub struct MemcachedStatus {
     #[serde(default)]
     pub replicas: i32,
 
-    /// How many nodes answer.
+    /// How many nodes answered when they were asked for their version.
     #[serde(default)]
     pub ready_replicas: i32,
 
@@ -141,15 +150,53 @@ pub struct MemcachedStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 
-    /// The version that every node runs. During an upgrade, the version before it.
+    /// The version that the nodes say they run; two during an upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 
-    /// What is known: `Ready` (every node is up and of the wanted version), `Progressing` (a change is on its way),
+    /// How the nodes fare, in coarse numbers that are renewed every five minutes at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<Statistics>,
+
+    /// The nodes that take connections and say nothing. One that stays so is replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub silent: Vec<SilentServer>,
+
+    /// What is known: `Ready` (every node is of the wanted version and answers), `Progressing` (a change is on its way),
     /// `Degraded` (something is wrong that will not pass by itself).
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// How all nodes together fare since they were started.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[x_kube(crates(kube_core = "::kube_core"))]
+#[serde(rename_all = "camelCase")]
+pub struct Statistics {
+    /// When they were asked.
+    pub as_of: Time,
+    /// How many of a hundred reads found something. Absent while there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<String>,
+    /// How many entries had to go before their time to make room, in two digits.
+    pub evictions: i64,
+    /// How much they hold.
+    pub memory_used: String,
+    /// How much they may hold.
+    pub memory_limit: String,
+}
+
+/// A node that takes connections and says nothing.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[x_kube(crates(kube_core = "::kube_core"))]
+#[serde(rename_all = "camelCase")]
+pub struct SilentServer {
+    /// Its pod.
+    pub pod: String,
+    /// Since when.
+    pub since: Time,
 }
 
 fn name_rule() -> String {
@@ -162,23 +209,20 @@ fn name_rule() -> String {
 fn version_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
-        "maxLength": MAX_VERSION,
+        "maxLength": MAX_TAG,
         "x-kubernetes-validations": [{
-            "rule": "self == '' || self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')",
+            "rule": format!("self == '' || self.matches('^{TAG}$')"),
             "message": VERSION_NOT_A_TAG,
         }],
     })
 }
 
 fn image_schema(_: &mut SchemaGenerator) -> Schema {
-    // Host with an optional port, then path components of lower-case letters and digits with single separators.
-    let host = "[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?/";
-    let component = "[a-z0-9]+([._-]+[a-z0-9]+)*";
     json_schema!({
         "type": "string",
-        "maxLength": MAX_IMAGE,
+        "maxLength": MAX_REPOSITORY,
         "x-kubernetes-validations": [{
-            "rule": format!("self.matches('^({host})?{component}(/{component})*$')"),
+            "rule": format!("self.matches('^{}$')", image::repository()),
             "message": IMAGE_NOT_A_REPOSITORY,
         }],
     })

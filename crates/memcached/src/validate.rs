@@ -5,6 +5,7 @@
 
 use std::{fmt::Display, sync::LazyLock};
 
+use ballast_operator::image::{is_repository, is_tag};
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_core::ResourceExt as _;
@@ -13,10 +14,6 @@ use crate::{Memcached, amounts};
 
 /// More nodes than any client spreads its keys over, and far fewer than would hurt a cluster by a slip of the hand.
 pub(crate) const MAX_SIZE: i32 = 1000;
-/// The longest tag an image can have.
-pub(crate) const MAX_VERSION: usize = 128;
-/// The longest name that registries take.
-pub(crate) const MAX_IMAGE: usize = 255;
 /// The longest value a label can have, and the longest name a Service can have.
 pub(crate) const MAX_NAME: usize = 63;
 
@@ -115,43 +112,4 @@ fn is_service_name(name: &str) -> bool {
         && bytes.first().is_some_and(u8::is_ascii_lowercase)
         && bytes.last().is_some_and(|last| *last != b'-')
         && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
-}
-
-fn is_tag(version: &str) -> bool {
-    let bytes = version.as_bytes();
-    bytes.len() <= MAX_VERSION
-        && bytes.first().is_some_and(|first| first.is_ascii_alphanumeric() || *first == b'_')
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
-}
-
-/// `[host[:port]/]component[/component…]`
-fn is_repository(image: &str) -> bool {
-    if image.is_empty() || image.len() > MAX_IMAGE {
-        return false;
-    }
-    let all_components = |path: &str| path.split('/').all(is_component);
-    match image.split_once('/') {
-        Some((host, path)) if is_host(host) => all_components(path) || all_components(image),
-        _ => all_components(image),
-    }
-}
-
-fn is_host(host: &str) -> bool {
-    let (name, port) = match host.split_once(':') {
-        Some((name, port)) => (name, Some(port)),
-        None => (host, None),
-    };
-    let bytes = name.as_bytes();
-    port.is_none_or(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
-        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
-}
-
-fn is_component(component: &str) -> bool {
-    let word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = component.as_bytes();
-    bytes.first().is_some_and(word)
-        && bytes.last().is_some_and(word)
-        && bytes.iter().all(|byte| word(byte) || matches!(byte, b'.' | b'_' | b'-'))
 }

@@ -83,8 +83,8 @@ pub enum How {
         /// The label.
         label: Cow<'static, str>,
     },
-    /// Made by somebody else and only looked at, such as the pods of a Deployment. Found by a label whose value
-    /// is the resource's name.
+    /// Made by somebody else, such as the pods of a Deployment, and only looked at; where plans may remove such
+    /// objects, whoever made them makes them anew. Found by a label whose value is the resource's name.
     Observed {
         /// The label.
         label: Cow<'static, str>,
@@ -121,7 +121,7 @@ impl Relation {
         Relation { kind: KindRef::of::<K>(), how: How::Kept { label: label.into() }, removes: false }
     }
 
-    /// Objects of this type are only looked at.
+    /// Objects of this type are only looked at, unless they are [removable](Relation::removable).
     pub fn observed<K>(label: &'static str) -> Self
     where
         K: kube_core::Resource<DynamicType = ()>,
@@ -144,9 +144,9 @@ impl Relation {
         let mut verbs = vec!["get", "list", "watch"];
         if !matches!(self.how, How::Observed { .. }) {
             verbs.extend(["create", "patch"]);
-            if self.removes {
-                verbs.push("delete");
-            }
+        }
+        if self.removes {
+            verbs.push("delete");
         }
         verbs
     }
@@ -183,5 +183,6 @@ mod tests {
         assert_eq!(Relation::observed::<Pod>("app").verbs(), ["get", "list", "watch"]);
         assert_eq!(Relation::owned::<Deployment>().verbs(), ["get", "list", "watch", "create", "patch"]);
         assert!(Relation::owned::<Deployment>().removable().verbs().contains(&"delete"));
+        assert_eq!(Relation::observed::<Pod>("app").removable().verbs(), ["get", "list", "watch", "delete"]);
     }
 }

@@ -17,10 +17,12 @@
 
 mod conditions;
 mod failure;
+pub mod image;
 mod kind;
 mod lint;
 mod object;
 mod plan;
+pub mod pod;
 mod question;
 mod settle;
 #[cfg(feature = "testing")]

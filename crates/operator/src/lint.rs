@@ -59,7 +59,7 @@ pub fn lint<O: Operator>(operator: &O, view: &View<O::Resource>, plan: &Plan) ->
                 let relation = relations.iter().find(|relation| relation.kind == target.kind);
                 match relation.map(|relation| (&relation.how, relation.removes)) {
                     None => findings.at(place, format!("{target} is of a kind that is not in the relations")),
-                    Some((How::Observed { .. }, _)) => {
+                    Some((How::Observed { .. }, false)) => {
                         findings.at(place, format!("{target} is only observed, and removed"));
                     }
                     Some((_, false)) => {

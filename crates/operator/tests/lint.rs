@@ -8,7 +8,7 @@ use ballast_operator::{
     Step, Target, View, lint, testing::Stage,
 };
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
+    api::core::v1::{ConfigMap, Endpoints, PersistentVolumeClaim, Pod, Secret, Service},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -79,6 +79,7 @@ impl Operator for Says {
             Relation::kept::<Secret>("thing"),
             Relation::kept::<PersistentVolumeClaim>("thing").removable(),
             Relation::observed::<Pod>("thing"),
+            Relation::observed::<Endpoints>("thing").removable(),
         ]
     }
 
@@ -137,6 +138,7 @@ fn check(effects: Vec<Effect>, expected: &[&str]) {
 fn a_plan_without_mistakes_has_no_findings() {
     check(vec![config_map(), secret(json!({"thing": "a"}), json!({})), status()], &[]);
     check(vec![remove(KindRef::of::<Service>(), Removal::Child), status()], &[]);
+    check(vec![remove(KindRef::of::<Endpoints>(), Removal::Child), status()], &[]);
     let right = Removal::Data(DataReason::DeletionPolicy);
     check(vec![remove(KindRef::of::<PersistentVolumeClaim>(), right), status()], &[]);
 }
@@ -161,6 +163,10 @@ fn every_classic_mistake_has_a_finding() {
     check(
         vec![object("v1", "Pod", json!({"name": "a", "namespace": "default"}), json!({})), status()],
         &["step 1: Pod default/a is only observed, and applied"],
+    );
+    check(
+        vec![remove(KindRef::of::<Pod>(), Removal::Child), status()],
+        &["step 1: Pod default/a is only observed, and removed"],
     );
     check(
         vec![remove(KindRef::of::<PersistentVolumeClaim>(), Removal::Child), status()],

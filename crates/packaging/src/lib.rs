@@ -55,7 +55,7 @@ impl Part {
 /// Every operator that Ballast ships.
 #[must_use]
 pub fn parts() -> Vec<Part> {
-    vec![Part::of(&ballast_memcached::MemcachedOperator)]
+    vec![Part::of(&ballast_memcached::MemcachedOperator), Part::of(&ballast_gordon::GordonOperator)]
 }
 
 /// The definitions of every resource that people write.

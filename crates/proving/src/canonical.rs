@@ -9,7 +9,10 @@
 //! owns is kept, without the time. ReplicaSets that hold nothing any more: they are a Deployment's history, and how
 //! many rollouts there were depends on who was faster.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 use ballast_operator::Object;
 use jiff::Timestamp;
@@ -158,6 +161,11 @@ impl Words {
         if text.parse::<IpAddr>().is_ok_and(|address| !address.is_unspecified()) {
             return "(address)".to_owned();
         }
+        if let Ok(place) = text.parse::<SocketAddr>()
+            && !place.ip().is_unspecified()
+        {
+            return format!("(address):{}", place.port());
+        }
         if let Some(random) = text.strip_prefix(TOKEN_VOLUME)
             && random.len() == 5
         {
@@ -272,7 +280,7 @@ metadata:
   uid: 11111111-2222-3333-4444-555555555555
   resourceVersion: '17'
   creationTimestamp: 2030-01-01T12:00:00Z
-status: {podIP: 10.1.2.3}
+status: {podIP: 10.1.2.3, servers: ['10.1.2.3:11211']}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -307,7 +315,7 @@ status: {observedGeneration: 4, nodes: [cache-7d4b-x2x9k], message: 'cache-7d4b-
     fn a_list_that_is_sorted_by_random_names_is_the_same_in_any_order() {
         let other = ONE
             .replace("nodes: [cache-7d4b-x2x9k]", "nodes: [cache-7d4b-x2x9k, fixed]")
-            .replace("podIP: 10.1.2.3", "podIPs: [10.1.2.3, none]");
+            .replace("podIP: 10.1.2.3,", "podIPs: [10.1.2.3, none],");
         let turned = other
             .replace("[cache-7d4b-x2x9k, fixed]", "[fixed, cache-7d4b-x2x9k]")
             .replace("[10.1.2.3, none]", "[none, 10.1.2.3]");

@@ -13,7 +13,7 @@ mod report;
 use std::collections::BTreeSet;
 
 use ballast_operator::{KindRef, Operator, settle};
-use ballast_runtime::{NoEngine, look_at};
+use ballast_runtime::{Engine, look_at};
 use drydock::Drydock;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -162,7 +162,20 @@ pub trait Planner: Send + Sync {
     ) -> BoxFuture<'p, Result<Report, Failure>>;
 }
 
-impl<O: Operator> Planner for O {
+/// An operator, and the engine by which it asks.
+pub struct Asking<O> {
+    operator: O,
+    engine: Box<dyn Engine>,
+}
+
+impl<O: Operator> Asking<O> {
+    /// This operator asks by this engine.
+    pub fn new(operator: O, engine: impl Engine) -> Self {
+        Asking { operator, engine: Box::new(engine) }
+    }
+}
+
+impl<O: Operator> Planner for Asking<O> {
     fn kind(&self) -> KindRef {
         KindRef::of::<O::Resource>()
     }
@@ -175,8 +188,9 @@ impl<O: Operator> Planner for O {
     ) -> BoxFuture<'p, Result<Report, Failure>> {
         Box::pin(async move {
             let admitted = admitted::admit(client, &self.kind(), document).await?;
-            let looked =
-                look_at(client, self, &NoEngine, &admitted.wanted, now).await.what(&document.place)?;
+            let looked = look_at(client, &self.operator, &*self.engine, &admitted.wanted, now)
+                .await
+                .what(&document.place)?;
             let mut steps = vec![Shown::of_file(admitted.live.as_ref(), &admitted.wanted)];
             steps.extend(settle::<O>(&looked.plan, &looked.view).iter().map(Shown::from));
             Ok(Report { resource: admitted.wanted.to_string(), steps })

@@ -1,11 +1,15 @@
-//! `ballast up`: a Kubernetes in one process, with every operator in it, until it is told to stop.
+//! `ballast up`: a Kubernetes with every operator in it, and a node beside it, until it is told to stop.
 //!
 //! **Guarantees.** One address is listened on, the API's. When `ready` is printed the API answers, the definitions
-//! are served and the kubeconfig is there. A stop is in order: the operators finish what they carry out, requests
-//! are answered, the data directory is let go, a passing kubeconfig is taken away.
+//! are served, the node takes pods and the kubeconfig is there. A stop is in order: the operators finish what they
+//! carry out, pods and node end, requests are answered, the data directory is let go, a passing kubeconfig is taken
+//! away.
 
+mod ground;
+mod images;
 mod install;
 mod kubeconfig;
+mod node;
 
 use std::time::Duration;
 
@@ -13,15 +17,18 @@ use ballast_runtime::Options;
 use drydock::{Drydock, Identity, OpenError, StartError};
 use kube::api::DynamicObject;
 
-use crate::configuration::{Place, Up};
+use crate::configuration::{Environment, Place, Up};
 use crate::failure::{Advise as _, Explain as _, Failure};
+use crate::image;
 use crate::operators::{self, Running};
 use crate::shell;
 use crate::signals::Signals;
 use crate::terminal::{print, say};
 use crate::version::Version;
 
+use ground::Ground;
 use kubeconfig::Written;
+use node::{Attended, Way};
 
 pub use install::{InstallError, install};
 
@@ -41,6 +48,7 @@ const SLOW: Duration = Duration::from_secs(2);
 struct Serving {
     drydock: Drydock,
     operators: Option<Running>,
+    node: Option<Attended>,
     kubeconfig: Written,
 }
 
@@ -48,9 +56,11 @@ struct Serving {
 ///
 /// # Errors
 /// What is needed can't be had: the data directory, the address, the kubeconfig file.
-pub async fn up(up: &Up) -> Result<Stopped, Failure> {
+pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> {
     let mut signals = Signals::listen()?;
-    let Some(serving) = signals.unless(noting_delay(begin(up))).await else { return Ok(Stopped::InOrder) };
+    let Some(serving) = signals.unless(noting_delay(begin(up, environment))).await else {
+        return Ok(Stopped::InOrder);
+    };
     let mut serving = serving?;
     print(&format!("ready: export KUBECONFIG={}\n", shell::word(&serving.kubeconfig.path)))
         .what("can't print")?;
@@ -69,11 +79,12 @@ pub async fn up(up: &Up) -> Result<Stopped, Failure> {
     }
 }
 
-async fn begin(up: &Up) -> Result<Serving, Failure> {
+async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
     kubeconfig::check(&up.kubeconfig)?;
-    let drydock = start(&up.place).await?;
-    match open(&drydock, up).await {
-        Ok((operators, kubeconfig)) => Ok(Serving { drydock, operators, kubeconfig }),
+    let way = Way::default();
+    let drydock = start(&up.place, way.clone()).await?;
+    match open(&drydock, up, &way, environment).await {
+        Ok((operators, node, kubeconfig)) => Ok(Serving { drydock, operators, node, kubeconfig }),
         Err(failure) => {
             drydock.shutdown().await;
             Err(failure)
@@ -81,25 +92,44 @@ async fn begin(up: &Up) -> Result<Serving, Failure> {
     }
 }
 
-/// Makes a cluster known, and puts the operators into it.
-async fn open(drydock: &Drydock, up: &Up) -> Result<(Option<Running>, Written), Failure> {
+/// Makes a cluster known, and puts the operators and a node into it.
+async fn open(
+    drydock: &Drydock,
+    up: &Up,
+    way: &Way,
+    environment: &Environment,
+) -> Result<(Option<Running>, Option<Attended>, Written), Failure> {
     serve(drydock, up).await?;
     say(starting(up, drydock));
-    let account = if up.operators { Some(prepare(drydock).await?) } else { None };
+    let node = async {
+        let Some(pods) = &up.pods else { return Ok(None) };
+        // The cluster is nobody else's by now, and what is in its directory neither.
+        let ground = Ground::take(&up.place, &pods.passing)?;
+        way.leads_to(ground.sockets());
+        let store = image::store(environment, pods.strict_images)?;
+        Attended::start(drydock, ground, store, pods.strict_images).await.map(Some)
+    };
+    let account = async {
+        match up.operators {
+            true => prepare(drydock).await.map(Some),
+            false => Ok(None),
+        }
+    };
+    let (account, node) = tokio::try_join!(account, node)?;
     let kubeconfig = kubeconfig::write(drydock, &up.kubeconfig)?;
     // The default options open no ports: the API's is the only one.
     let operators = account.map(|account| operators::run(drydock.client_as(account), Options::default()));
-    if up.node {
-        say("pods stay Pending: this version of ballast has no node yet (--no-node says that you know)");
-    }
-    Ok((operators, kubeconfig))
+    Ok((operators, node, kubeconfig))
 }
 
 /// In order: first those who ask, then the one who answers. The kubeconfig goes last.
 async fn stop(serving: Serving, operators_ended: bool) {
-    let Serving { drydock, operators, kubeconfig } = serving;
+    let Serving { drydock, operators, node, kubeconfig } = serving;
     if let Some(operators) = operators.filter(|_| !operators_ended) {
         operators.stop().await;
+    }
+    if let Some(node) = node {
+        node.stop().await;
     }
     drydock.shutdown().await;
     drop(kubeconfig);
@@ -116,11 +146,12 @@ async fn noting_delay<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
-async fn start(place: &Place) -> Result<Drydock, Failure> {
+async fn start(place: &Place, way: Way) -> Result<Drydock, Failure> {
     let builder = match place {
         Place::Memory => Drydock::builder(),
         Place::Directory(directory) => Drydock::builder().data_dir(directory),
     };
+    let builder = builder.nodes(way);
     match (builder.start().await, place) {
         (Err(StartError::Store(OpenError::InUse(_))), Place::Directory(directory)) => {
             let theirs = shell::word(&kubeconfig::usual(directory));

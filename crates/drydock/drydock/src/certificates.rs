@@ -21,10 +21,12 @@ use crate::private::{self, FileError};
 const YEARS: i64 = 10;
 
 /// The names under which pods and people reach the API, besides the address it listens on.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "localhost",
     "127.0.0.1",
     "::1",
+    // The first address of the Services' range: what pods are told.
+    "10.96.0.1",
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",

@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 
 use certificates::Authority;
 use link::Link;
@@ -44,6 +44,7 @@ pub use drydock_access::Identity;
 pub use drydock_api::{LogEntry, NodeStream, Nodes, RequestLog, VERSION, Verb};
 pub use drydock_store::{Compacted, OpenError, Revision, Snapshot};
 pub use faults::{Fault, Faults, Order};
+pub use link::client_at;
 pub use private::FileError;
 
 /// The user whom [`Drydock::client`] and the kubeconfig speak for.
@@ -148,6 +149,23 @@ impl Drydock {
         self.link.tasks.spawn(serve::serve(self.link.clone(), listener, Arc::new(tls)));
         tracing::debug!(%address, first = %served, "serving the API");
         Ok(address)
+    }
+
+    /// Serves the API over TLS on a socket among the files too, with the certificate of every other listener: for
+    /// those who relay connections out of a network that has no way to this one.
+    ///
+    /// # Errors
+    /// No certificate could be made.
+    pub fn serve_socket(&self, listener: UnixListener) -> Result<(), ServeError> {
+        let tls = self.authority.server(Ipv4Addr::LOCALHOST.into(), Timestamp::now())?;
+        self.link.tasks.spawn(serve::serve(self.link.clone(), listener, Arc::new(tls)));
+        Ok(())
+    }
+
+    /// Serves the API on a socket among the files to one user: whoever connects is `identity`, and needs neither
+    /// TLS nor a token. Who may open the socket is the caller's to see to.
+    pub fn serve_as(&self, listener: UnixListener, identity: Identity) {
+        self.link.tasks.spawn(serve::serve_as(self.link.clone(), listener, Arc::new(identity)));
     }
 
     /// Where the API is served, once it is: `https://127.0.0.1:6443`.

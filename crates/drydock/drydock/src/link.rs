@@ -1,4 +1,4 @@
-//! What connects a client to the API: the same HTTP either way, over memory or over TLS.
+//! What connects a client to the API: the same HTTP either way, over memory, a socket or TLS.
 //!
 //! A client in the same process speaks HTTP/1.1 over a pair of pipes, one pair per connection, pooled as
 //! sockets would be. That is a little more work than calling the API as a function, and it is the real thing:
@@ -6,6 +6,7 @@
 
 use std::future::{Ready, ready};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,6 +14,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use drydock_access::Identity;
 use drydock_api::{Api, Caller, Cut, ResponseBody};
+use futures::future::BoxFuture;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -22,7 +24,8 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::{Service, ServiceBuilder};
@@ -59,20 +62,7 @@ impl Link {
     /// A client in this process. It bears `identity`, and names itself `agent` where the request does not.
     pub(crate) fn client(&self, identity: Identity, agent: &'static str) -> kube::Client {
         let connector = Connector { link: self.clone(), identity: Arc::new(identity) };
-        let http: HttpClient<_, kube::client::Body> =
-            HttpClient::builder(TokioExecutor::new()).build(connector);
-        let service = ServiceBuilder::new()
-            .map_request(move |mut request: Request<kube::client::Body>| {
-                let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-                // A path that was a URI's stays one behind a scheme and a host.
-                if let Ok(absolute) = Uri::try_from(format!("http://drydock{path}")) {
-                    *request.uri_mut() = absolute;
-                }
-                request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(agent));
-                request
-            })
-            .service(http);
-        kube::Client::new(service, "default")
+        client_over(HttpClient::builder(TokioExecutor::new()).build(connector), agent)
     }
 
     async fn serve_pipe(self, pipe: DuplexStream, identity: Arc<Identity>) {
@@ -108,6 +98,33 @@ impl Link {
             }
         }
     }
+}
+
+/// A client of an API that is [served](crate::Drydock::serve_as) on a socket among the files. All its requests
+/// share one connection, which is made anew when it breaks.
+pub fn client_at(socket: impl Into<PathBuf>, agent: &'static str) -> kube::Client {
+    let connector = Socket(socket.into().into());
+    let mut builder = HttpClient::builder(TokioExecutor::new());
+    builder.http2_only(true).http2_adaptive_window(true);
+    client_over(builder.build(connector), agent)
+}
+
+fn client_over<C>(http: HttpClient<C, kube::client::Body>, agent: &'static str) -> kube::Client
+where
+    C: hyper_util::client::legacy::connect::Connect + Clone + Send + Sync + 'static,
+{
+    let service = ServiceBuilder::new()
+        .map_request(move |mut request: Request<kube::client::Body>| {
+            let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+            // A path that was a URI's stays one behind a scheme and a host.
+            if let Ok(absolute) = Uri::try_from(format!("http://drydock{path}")) {
+                *request.uri_mut() = absolute;
+            }
+            request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(agent));
+            request
+        })
+        .service(http);
+    kube::Client::new(service, "default")
 }
 
 /// A body whose cut comes after what was said before it: HTTP throws away what it has yet to flush when a body
@@ -151,9 +168,9 @@ struct Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Pipe;
+    type Response = Pipe<DuplexStream>;
     type Error = io::Error;
-    type Future = Ready<Result<Pipe, io::Error>>;
+    type Future = Ready<Result<Pipe<DuplexStream>, io::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
         Poll::Ready(Ok(()))
@@ -169,16 +186,34 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// The client's end of a connection in memory.
-struct Pipe(TokioIo<DuplexStream>);
+#[derive(Clone)]
+struct Socket(Arc<Path>);
 
-impl Connection for Pipe {
+impl Service<Uri> for Socket {
+    type Response = Pipe<UnixStream>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Pipe<UnixStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let path = Arc::clone(&self.0);
+        Box::pin(async move { Ok(Pipe(TokioIo::new(UnixStream::connect(path).await?))) })
+    }
+}
+
+/// The client's end of a connection.
+struct Pipe<S>(TokioIo<S>);
+
+impl<S> Connection for Pipe<S> {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl hyper::rt::Read for Pipe {
+impl<S: AsyncRead + Unpin> hyper::rt::Read for Pipe<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -188,7 +223,7 @@ impl hyper::rt::Read for Pipe {
     }
 }
 
-impl hyper::rt::Write for Pipe {
+impl<S: AsyncWrite + Unpin> hyper::rt::Write for Pipe<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

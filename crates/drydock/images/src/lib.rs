@@ -50,7 +50,7 @@ pub use config::{Config, DEFAULT_PATH, Port, architecture};
 pub use export::{Content, Contents, FileEntry, Written, write_oci_archive};
 pub use layer::{LayerError, Limits};
 pub use layout::{DiskError, ImageId, Origin, Record};
-pub use linkage::{LinkageError, check as check_linkage};
+pub use linkage::{LinkageError, check as check_linkage, is_static};
 pub use packages::{Fetched, Package, Packages, PackagesError};
 pub use progress::{Progress, Report, silently};
 pub use recipe::Recipe;

@@ -49,6 +49,14 @@ pub(crate) struct Needs {
     search: Vec<String>,
 }
 
+/// Whether an executable brings everything it needs.
+///
+/// # Errors
+/// When it can't be read.
+pub fn is_static(program: &Path) -> io::Result<bool> {
+    Ok(needs(File::open(program)?)?.loader.is_none())
+}
+
 /// Checks that `program` starts in `tree`: found as a shell finds it, with its interpreter or its libraries.
 ///
 /// # Errors

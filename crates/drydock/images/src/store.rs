@@ -252,6 +252,24 @@ impl Store {
         Ok(self.inner.layout.remove(&id)?)
     }
 
+    /// The images that something on this machine is mounted from, as far as this user can see: those that
+    /// containers run from, whichever node started them.
+    ///
+    /// # Errors
+    /// When the disk, or the list of processes, can't be read.
+    pub fn in_use(&self) -> Result<BTreeSet<ImageId>, Error> {
+        let processes = Path::new("/proc");
+        let ids: Vec<ImageId> =
+            self.inner.layout.records()?.into_iter().map(|record| record.id).collect();
+        let mut in_use = BTreeSet::new();
+        for process in at(processes, std::fs::read_dir(processes))?.flatten() {
+            // A process that is gone, or somebody else's, has no mounts of ours.
+            let Ok(mounts) = std::fs::read_to_string(process.path().join("mountinfo")) else { continue };
+            in_use.extend(ids.iter().filter(|id| mounts.contains(id.digits())).cloned());
+        }
+        Ok(in_use)
+    }
+
     fn find(&self, image: &str) -> Result<ImageId, Error> {
         let records = self.inner.layout.records()?;
         let digits = image.strip_prefix("sha256:").unwrap_or(image);

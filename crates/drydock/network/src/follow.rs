@@ -26,7 +26,8 @@ pub(crate) async fn follow(client: Client, publish: watch::Sender<Arc<View>>) {
     let slices = watch_kind(Api::<EndpointSlice>::all(client), watcher::Config::default());
     let services =
         services.default_backoff().map(|event| event.map(|event| Change::Service(Box::new(event)))).boxed();
-    let slices = slices.default_backoff().map(|event| event.map(|event| Change::Slice(Box::new(event)))).boxed();
+    let slices =
+        slices.default_backoff().map(|event| event.map(|event| Change::Slice(Box::new(event)))).boxed();
     let mut changes = futures::stream::select(services, slices).ready_chunks(AT_ONCE);
     let mut state = State::default();
     while let Some(batch) = changes.next().await {

@@ -1,20 +1,26 @@
 //! What pods need from the API to start.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service, ServiceAccount};
 use kube::Api;
 use kube::api::PostParams;
 
 use crate::Shared;
 use crate::container::environment::{Sources, Wanted};
+use crate::container::services;
 use crate::volumes::payload::TokenWish;
 
 /// A token is renewed when this part of its life is over, or after a day.
 const RENEWED_AFTER: f64 = 0.8;
 const OLDEST: SignedDuration = SignedDuration::from_hours(24);
+
+/// How long a container's start waits for the first sight of the Services.
+const SERVICES: Duration = Duration::from_secs(10);
 
 /// Tokens that were asked for.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +77,19 @@ impl Shared {
             }
         }
         Ok(sources)
+    }
+
+    /// The variables that Services make for a pod's containers.
+    ///
+    /// # Errors
+    /// When the Services have not been seen yet.
+    pub(crate) async fn service_variables(&self, pod: &Pod) -> Result<BTreeMap<String, String>, String> {
+        let seen = tokio::time::timeout(SERVICES, self.services.wait_until_ready()).await;
+        if !matches!(seen, Ok(Ok(()))) {
+            return Err("services have not yet been read at least once, cannot construct envvars".to_owned());
+        }
+        let services: Vec<Arc<Service>> = self.services.state();
+        Ok(services::variables(pod, services.iter().map(Arc::as_ref)))
     }
 
     /// Asks for the tokens that are missing or due.

@@ -12,8 +12,7 @@
 //! is removed from the API only when nothing of it is left here. An API that is away stops no container.
 //!
 //! **Not here.** Which pod runs where (the scheduler's), Services and DNS (the network's), what an image is made
-//! of, how a process gets its namespaces. Service variables (`enableServiceLinks`) are not put into containers,
-//! persistent volumes are not mounted, and probes don't speak gRPC or HTTPS.
+//! of, how a process gets its namespaces. Persistent volumes are not mounted, and probes don't speak gRPC or HTTPS.
 //!
 //! | module | idea |
 //! | --- | --- |
@@ -45,9 +44,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use drydock_sandbox::Host;
+use futures::StreamExt;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use container::naming::Cluster;
 use events::Recorder;
@@ -96,8 +100,8 @@ pub struct Options {
 pub struct Server {
     /// A socket in the file system, which is reached from every network namespace; made for its owner only.
     pub socket: PathBuf,
-    /// What callers must present as their bearer token.
-    pub token: String,
+    /// What callers must present as their bearer token; nothing, where only the API server can open the socket.
+    pub token: Option<String>,
 }
 
 impl Options {
@@ -172,6 +176,12 @@ pub(crate) struct Shared {
     pub machine: Machine,
     pub recorder: Recorder,
     pub pulls: tokio::sync::Semaphore,
+    /// Whether the API has shown the node's object since the start.
+    pub registered: watch::Sender<bool>,
+    /// All Services, as last seen.
+    pub services: reflector::Store<Service>,
+    /// The workers' tasks, waited for when the node stops.
+    pub workers: TaskTracker,
     /// The pods' workers, by uid.
     pub pods: Mutex<BTreeMap<String, Handle>>,
 }
@@ -201,6 +211,7 @@ impl Shared {
 pub struct Node {
     shared: Arc<Shared>,
     events: futures::future::BoxFuture<'static, ()>,
+    services: futures::future::BoxFuture<'static, ()>,
     listener: Option<(tokio::net::UnixListener, Server)>,
     adopted: BTreeMap<String, drydock_sandbox::Pod>,
 }
@@ -219,6 +230,7 @@ impl Node {
         let adopted = pods::adopted(&options.host)?;
         let (recorder, events) =
             Recorder::new(options.client.clone(), options.name.clone(), Arc::clone(&options.clock));
+        let (seen, services) = follow_services(options.client.clone());
         let shared = Shared {
             machine: Machine::look(&directory),
             logs: directory.join("logs"),
@@ -236,16 +248,30 @@ impl Node {
             clock: options.clock,
             recorder,
             pulls: tokio::sync::Semaphore::new(PULLS),
+            registered: watch::Sender::new(false),
+            workers: TaskTracker::new(),
+            services: seen,
             pods: Mutex::new(BTreeMap::new()),
             directory,
         };
-        Ok(Self { shared: Arc::new(shared), events: Box::pin(events), listener, adopted })
+        Ok(Self { shared: Arc::new(shared), events: Box::pin(events), services, listener, adopted })
+    }
+
+    /// Waits until the running node is known to the API as one that takes pods.
+    pub fn registered(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut registered = self.shared.registered.subscribe();
+        async move {
+            // Who is gone before it was known never will be.
+            if registered.wait_for(|known| *known).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Runs until it is told to stop. Pods are left as they are: whoever opened the host closes it, or leaves
     /// them to the next run.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { shared, events, listener, adopted } = self;
+        let Self { shared, events, services, listener, adopted } = self;
         let server = async {
             match listener {
                 Some((listener, server)) => server::serve(Arc::clone(&shared), listener, server.token).await,
@@ -258,12 +284,46 @@ impl Node {
                 pods::dispatch(&shared, adopted, &shutdown),
                 logs::rotate::keep_small(&shared),
                 events,
+                services,
                 server,
             );
         };
         shutdown.run_until_cancelled(work).await;
         shared.pods.lock().clear();
+        shared.workers.close();
+        shared.workers.wait().await;
     }
+}
+
+/// All Services, and what keeps the sight of them up to date.
+fn follow_services(
+    client: kube::Client,
+) -> (reflector::Store<Service>, futures::future::BoxFuture<'static, ()>) {
+    let (seen, writer) = reflector::store();
+    let changes = watcher(kube::Api::<Service>::all(client), watcher::Config::default());
+    let following = async move {
+        let mut changes = std::pin::pin!(changes.default_backoff().reflect(writer));
+        while let Some(change) = changes.next().await {
+            if let Err(error) = change {
+                tracing::debug!(%error, "services can't be watched");
+            }
+        }
+    };
+    (seen, Box::pin(following))
+}
+
+/// Removes a node's directory, of which no pod is left. For who does not keep it for the next run.
+///
+/// # Errors
+/// When something of it stays.
+pub fn clear(directory: &Path) -> Result<(), StartError> {
+    let at = |source| StartError::Directory { path: directory.to_owned(), source };
+    let memory = directory.join("memory");
+    if volumes::is_mounted(&memory) {
+        rustix::mount::unmount(&memory, rustix::mount::UnmountFlags::DETACH)
+            .map_err(|error| at(error.into()))?;
+    }
+    volumes::atomic::remove(directory).map_err(at)
 }
 
 fn prepare(directory: &Path) -> Result<PathBuf, StartError> {

@@ -216,6 +216,7 @@ impl Shared {
                 }
             }
         };
+        self.registered.send_replace(true);
         let mut reported = (self.clock)();
         let mut shown = self.pressures();
         loop {

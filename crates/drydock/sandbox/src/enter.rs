@@ -109,7 +109,7 @@ pub fn hook() {
     std::process::exit(code)
 }
 
-/// Enters the node's namespaces.
+/// Enters the node's namespaces, and makes this process known as a node's.
 ///
 /// # Errors
 ///
@@ -127,6 +127,7 @@ pub fn enter(entry: &Entry) -> Result<Entered, EnterError> {
         .map_err(at(format!("making {}", directory.display())))?;
     let state_dir = directory.canonicalize().map_err(at(format!("finding {}", directory.display())))?;
     let lock = lock(&state_dir)?;
+    let _name_is_a_kindness = nix::sys::prctl::set_name(c"drydock-node");
     let outside = keeper::open_namespace("net").map_err(at("network namespace"))?;
     let root = is_root();
 

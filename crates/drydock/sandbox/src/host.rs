@@ -29,18 +29,25 @@ use crate::wire::Line;
 /// What a host is made of.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The pods' addresses.
-    pub pod_cidr: Cidr,
+    /// The pods' network: the first of these whose link no other host of this machine has.
+    pub networks: Vec<Network>,
     /// Addresses that are the node's own, all of them: what it listens on for services.
     pub service_cidr: Option<Cidr>,
-    /// The name of the link that joins this machine and the pods; only root can have one.
-    pub uplink: Option<String>,
     /// Pods outlive this process, to be adopted by the next. Otherwise they end with it, however it ends.
     pub outlive: bool,
     /// Copy a tree for each container, even where it could be layered.
     pub copy_trees: bool,
     /// The program to run as the keeper; it must call [`crate::hook`]. None is this program.
     pub program: Option<PathBuf>,
+}
+
+/// A network that pods can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The pods' addresses.
+    pub pod_cidr: Cidr,
+    /// The name of the link that joins this machine and the pods; only root can have one.
+    pub uplink: Option<String>,
 }
 
 const BRIDGE: &str = "pods";
@@ -91,35 +98,35 @@ impl Host {
         }
         fs::create_dir_all(layout.pods()).map_err(Error::machine("making the pods' directory"))?;
         let earlier: Option<HostRecord> = resumed.then(|| state::read(&layout.host()).ok()).flatten();
-        let range = earlier.as_ref().map_or(options.pod_cidr, |record| record.pod_cidr);
-
+        // So is its network: whoever comes back keeps what the machine knows.
+        let networks: Vec<Network> = match &earlier {
+            Some(record) => {
+                let uplink = record.uplink.as_ref().map(|link| link.name.clone());
+                vec![Network { pod_cidr: record.pod_cidr, uplink }]
+            }
+            None => options.networks,
+        };
         // An earlier run's are where that run was, which may be elsewhere than this one.
         let cgroups = match earlier.as_ref().and_then(|record| record.cgroups.clone()) {
             Some(groups) => Ok(groups),
             None => Cgroups::open(&cgroup_name(&layout.root), root),
         };
-        let wanted = options.uplink.filter(|_| root);
         let mut record = HostRecord {
-            keeper: None,
+            keeper: earlier.as_ref().and_then(|record| record.keeper.clone()).filter(Process::alive),
             cgroups: cgroups.as_ref().ok().cloned(),
-            uplink: wanted.as_ref().map(|name| UplinkRecord { name: name.clone(), index: None }),
-            pod_cidr: range,
+            uplink: earlier.as_ref().and_then(|record| record.uplink.clone()),
+            pod_cidr: networks.first().ok_or_else(no_network)?.pod_cidr,
         };
         let write = |record: &HostRecord| {
             state::write(&layout.host(), record).map_err(Error::machine("writing the host's record"))
         };
-        let living = earlier.and_then(|record| record.keeper).filter(Process::alive);
-        record.keeper = living;
         write(&record)?;
-
-        let bridge = network::bridge(BRIDGE, range, options.service_cidr)
-            .map_err(Error::machine("making the pods' bridge"))?;
-        if let (Some(name), Some(outside)) = (&wanted, &outside) {
-            let index = network::uplink(name, bridge, range, options.service_cidr, outside)
-                .map_err(Error::machine(format!("making the link {name}")))?;
-            record.uplink = Some(UplinkRecord { name: name.clone(), index: Some(index) });
-            write(&record)?;
-        }
+        let bridge = match (&outside, earlier.is_some()) {
+            (Some(outside), false) => join(&mut record, networks, options.service_cidr, outside, &write)?,
+            _ => network::bridge(BRIDGE, record.pod_cidr, options.service_cidr)
+                .map_err(Error::machine("making the pods' bridge"))?,
+        };
+        let range = record.pod_cidr;
         let abilities = Abilities::find(&layout.root, root, users, &cgroups);
         let mut lifeline = None;
         if record.keeper.is_none() {
@@ -156,6 +163,11 @@ impl Host {
     /// What this machine grants.
     pub fn abilities(&self) -> &Abilities {
         &self.inner.abilities
+    }
+
+    /// The pods' addresses.
+    pub fn range(&self) -> Cidr {
+        self.inner.range
     }
 
     /// The node's own address, which every pod reaches.
@@ -288,6 +300,51 @@ impl Host {
         })
         .await
     }
+}
+
+fn no_network() -> Error {
+    Error::Unsupported("all networks are in use by other hosts of this machine".to_owned())
+}
+
+/// Makes the bridge, and the link of the first network whose link is nobody else's.
+fn join(
+    record: &mut HostRecord,
+    networks: Vec<Network>,
+    services: Option<Cidr>,
+    outside: &OwnedFd,
+    write: &dyn Fn(&HostRecord) -> Result<(), Error>,
+) -> Result<u32, Error> {
+    for Network { pod_cidr, uplink } in networks {
+        let failed = |name: &str| Error::machine(format!("making the link {name}"));
+        if let Some(name) = &uplink
+            && network::has_link(name, outside).map_err(failed(name))?
+        {
+            continue;
+        }
+        record.pod_cidr = pod_cidr;
+        record.uplink = uplink.clone().map(|name| UplinkRecord { name, index: None });
+        write(record)?;
+        let bridge =
+            network::bridge(BRIDGE, pod_cidr, services).map_err(Error::machine("making the pods' bridge"))?;
+        let Some(name) = uplink else { return Ok(bridge) };
+        match network::uplink(&name, bridge, pod_cidr, services, outside) {
+            Ok(index) => {
+                record.uplink = Some(UplinkRecord { name, index: Some(index) });
+                write(record)?;
+                return Ok(bridge);
+            }
+            Err(error) => {
+                // What is called so is somebody else's, who was quicker: not to be removed with this host.
+                record.uplink = None;
+                write(record)?;
+                if error.kind() != io::ErrorKind::AlreadyExists {
+                    return Err(failed(&name)(error));
+                }
+                network::remove_bridge(BRIDGE).map_err(Error::machine("removing the pods' bridge"))?;
+            }
+        }
+    }
+    Err(no_network())
 }
 
 impl Inner {

@@ -70,7 +70,7 @@ pub use config::{
 pub use container::{Attached, Container, Exec, Piece, Reader, Streams};
 pub use enter::{EnterError, Entered, Entry, Users, enter, hook};
 pub use error::{Error, StartError};
-pub use host::{Host, Options};
+pub use host::{Host, Network, Options};
 pub use identity::{Capabilities, User};
 pub use pod::Pod;
 pub use process::Process;

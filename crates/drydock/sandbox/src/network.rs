@@ -50,6 +50,17 @@ pub(crate) fn bridge(name: &str, range: Cidr, services: Option<Cidr>) -> io::Res
     Ok(index)
 }
 
+/// Removes the bridge.
+pub(crate) fn remove_bridge(name: &str) -> io::Result<()> {
+    let node = Netlink::open()?;
+    node.index(name)?.map_or(Ok(()), |index| node.delete(index))
+}
+
+/// Whether the machine has a link of this name.
+pub(crate) fn has_link(name: &str, outside: &OwnedFd) -> io::Result<bool> {
+    inside(outside, || Ok(Netlink::open()?.index(name)?.is_some()))?
+}
+
 /// Joins the machine to the bridge, and sends what goes to services over the same link. Gives back its number.
 pub(crate) fn uplink(
     name: &str,
@@ -71,7 +82,11 @@ pub(crate) fn uplink(
         machine.add_address(index, machine_address(range), range.prefix)?;
         machine.up(index)?;
         if services.is_some() {
-            machine.add_route(services, node_address(range), index)?;
+            match machine.add_route(services, node_address(range), index) {
+                // Another node of this machine has the same services' addresses, and had them first.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                other => other?,
+            }
         }
         Ok(index)
     })?

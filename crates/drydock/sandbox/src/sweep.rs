@@ -34,7 +34,8 @@ pub(crate) fn everything(layout: &Layout, outside: Option<&OwnedFd>) -> Result<(
             wire::receive::<()>(&line).map(drop)
         });
         if let Err(error) = ended {
-            tracing::warn!(%error, "the keeper does not answer; it is killed");
+            // One whose node died is ending by itself.
+            tracing::debug!(%error, "the keeper does not answer; it is killed");
         }
         if !keeper.kill(PATIENCE) {
             return Err(Error::machine("ending the keeper")(io::ErrorKind::TimedOut.into()));

@@ -24,13 +24,21 @@ const USER: i64 = 11211;
 /// 64 MB of cache, the modern defaults, and a line per notable event. `-m=64` would be read as `-m 0`.
 const COMMAND: [&str; 6] = ["memcached", "-m", "64", "-o", "modern", "-v"];
 
-pub(crate) fn deployment(view: &View<Memcached>, cache: &Cache) -> Deployment {
+/// How long a new node has to be up before the next one's turn: time enough to ask it whether it serves, and to
+/// stop the upgrade where it does not.
+const SETTLING: i32 = 5;
+
+/// `paused`: an upgrade is under way and must not go on. Where that is not so nothing is said about it, and a pause
+/// that a person asked for stays.
+pub(crate) fn deployment(view: &View<Memcached>, cache: &Cache, paused: bool) -> Deployment {
     Deployment {
         metadata: metadata(view, cache),
         spec: Some(DeploymentSpec {
             replicas: Some(cache.size),
             selector: label_selector(cache),
             strategy: Some(one_more_before_one_less()),
+            min_ready_seconds: Some(SETTLING),
+            paused: paused.then_some(true),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta { labels: Some(all_labels(cache)), ..ObjectMeta::default() }),
                 spec: Some(pod(cache)),

@@ -1,6 +1,5 @@
 //! What follows the pods: endpoints and disruption budgets.
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;

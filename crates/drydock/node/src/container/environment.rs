@@ -1,4 +1,4 @@
-//! A container's environment: literals, config maps, secrets, fields, resources.
+//! A container's environment: literals, config maps, secrets, fields, resources, and where Services are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,13 @@ use super::ConfigError;
 use super::expand::expand;
 use super::fields::{self, Place};
 
-/// The config maps and secrets of the pod's namespace that were asked for and are there.
+/// The config maps and secrets of the pod's namespace that were asked for and are there, and the variables that
+/// Services make.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     pub config_maps: BTreeMap<String, ConfigMap>,
     pub secrets: BTreeMap<String, Secret>,
+    pub services: BTreeMap<String, String>,
 }
 
 /// The names of what must be fetched.
@@ -75,11 +77,19 @@ pub(crate) fn of(
     for variable in container.env.iter().flatten() {
         let value = match (&variable.value_from, &variable.value) {
             (Some(source), _) => from(pod, container, place, sources, namespace, source)?,
-            (None, Some(text)) => Some(expand(text, &|name| variables.get(name))),
+            (None, Some(text)) => {
+                let known = |name: &str| variables.get(name).or_else(|| sources.services.get(name).cloned());
+                Some(expand(text, &known))
+            }
             (None, None) => Some(String::new()),
         };
         if let Some(value) = value {
             variables.set(variable.name.clone(), value);
+        }
+    }
+    for (name, value) in &sources.services {
+        if variables.get(name).is_none() {
+            variables.set(name.clone(), value.clone());
         }
     }
     Ok(variables.list)
@@ -171,6 +181,7 @@ mod tests {
         let sources = Sources {
             config_maps: [("m".to_owned(), map)].into(),
             secrets: [("s".to_owned(), secret)].into(),
+            services: BTreeMap::new(),
         };
         let found = of(&pod, &container, &Place::default(), &sources).map_err(|error| error.0);
         let expected = expected

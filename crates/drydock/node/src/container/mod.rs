@@ -8,6 +8,7 @@ pub(crate) mod environment;
 pub(crate) mod expand;
 pub(crate) mod fields;
 pub(crate) mod naming;
+pub(crate) mod services;
 pub(crate) mod user;
 
 /// Why a container can't be made from what the pod says. Shown as `CreateContainerConfigError`.

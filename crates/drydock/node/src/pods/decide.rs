@@ -148,7 +148,7 @@ fn containers(pod: &Pod, spec: &PodSpec, observed: &Observed, now: Timestamp, ne
             if !past_init && !seen.is_some_and(|seen| seen.is_running() && seen.started) {
                 return;
             }
-        } else if !past_init && !seen.is_some_and(|seen| phase::succeeded(seen)) {
+        } else if !past_init && !seen.is_some_and(phase::succeeded) {
             let restart =
                 if Restart::of(spec) == Restart::Never { Restart::Never } else { Restart::OnFailure };
             step.keep(init, restart);

@@ -110,8 +110,9 @@ fn show(
     let live = Arc::new(Mutex::new(Live::default()));
     let stop = shutdown.child_token();
     let worker = worker::Worker::new(Arc::clone(shared), uid.clone(), sight, Arc::clone(&live));
-    let (found, shared, token, id) = (adopted.remove(&uid), Arc::clone(shared), stop.clone(), uid.clone());
-    tokio::spawn(async move {
+    let (found, workers) = (adopted.remove(&uid), shared.workers.clone());
+    let (shared, token, id) = (Arc::clone(shared), stop.clone(), uid.clone());
+    workers.spawn(async move {
         if token.run_until_cancelled(worker.run(found)).await.is_some() {
             shared.pods.lock().remove(&id);
         }

@@ -43,8 +43,7 @@ pub(crate) async fn remove_files(shared: &Shared, uid: &str, logs: Option<&Path>
         volumes::atomic::remove(&directory)?;
         logs.map_or(Ok(()), |logs| volumes::atomic::remove(&logs))
     });
-    match removed.await {
-        Ok(Err(error)) => tracing::warn!(%error, pod = uid, "a pod's files are not gone"),
-        Ok(Ok(())) | Err(_) => {}
+    if let Ok(Err(error)) = removed.await {
+        tracing::warn!(%error, pod = uid, "a pod's files are not gone");
     }
 }

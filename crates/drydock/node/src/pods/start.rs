@@ -204,11 +204,10 @@ impl Worker {
         let gone = || refused("CreateContainerError", "the pod's sandbox is gone".to_owned());
         let sandbox = self.live.lock().sandbox.clone().ok_or_else(gone)?;
         let image = self.images.get(&name).cloned().ok_or_else(gone)?;
-        let sources = self
-            .shared
-            .fetch(&self.namespace(), &environment::wanted(container))
-            .await
-            .map_err(|why| refused("CreateContainerConfigError", why))?;
+        let unfit = |why| refused("CreateContainerConfigError", why);
+        let wanted = environment::wanted(container);
+        let mut sources = self.shared.fetch(&self.namespace(), &wanted).await.map_err(unfit)?;
+        sources.services = self.shared.service_variables(&self.pod).await.map_err(unfit)?;
         let now = self.shared.now();
         let seen = self.seen(&name);
         let begun = seen.ended().is_some();
@@ -291,13 +290,24 @@ impl Worker {
             // A worker that is gone has adopted its end already.
             let _gone = tell.send(Told::Ended { container: of, id: ended.id().to_owned(), exit });
         });
-        let startup = container.startup_probe.is_some();
-        let (started, waits) = watch::channel(!startup);
+        // One that ran before this node did was asked then; what was found holds until it is found otherwise.
+        let shown = self.pod.status.as_ref().filter(|_| !fresh).and_then(|status| {
+            let shown = shown_id(&self.uid, running.id());
+            let mut all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+            all.find(|status| status.name == name && status.container_id.as_ref() == Some(&shown))
+        });
+        let was = |found: Option<bool>| found == Some(true);
+        let ready = container.readiness_probe.is_none() || was(shown.map(|status| status.ready));
+        let begun = container.startup_probe.is_none() || was(shown.and_then(|status| status.started));
+        let (started, waits) = watch::channel(begun);
         let target = Target { pod, container: running.clone(), spec: container.clone() };
         let seen = self.seen(&name);
-        seen.started = !startup;
-        seen.ready = container.readiness_probe.is_none();
+        seen.started = begun;
+        seen.ready = ready;
         for (kind, probe) in probes_of(container) {
+            if kind == probes::tracker::Kind::Startup && begun {
+                continue;
+            }
             let work = probes::watch::run(kind, probe, target.clone(), waits.clone(), self.found.clone());
             tasks.push(tokio::spawn(work).abort_handle());
         }

@@ -3,6 +3,8 @@
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::websocket::Socket;
 
@@ -73,10 +75,11 @@ impl Outgoing {
         self.0.lock().await.send(Message::Binary(message.into())).await.is_ok()
     }
 
-    /// Says good-bye.
+    /// Says good-bye, with the code that clients take for a good end.
     pub async fn close(&self) {
         let mut sink = self.0.lock().await;
-        let _gone = sink.send(Message::Close(None)).await;
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        let _gone = sink.send(Message::Close(Some(frame))).await;
         let _gone = sink.close().await;
     }
 }

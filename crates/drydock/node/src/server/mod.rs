@@ -1,7 +1,8 @@
 //! What the API server asks of the node: logs, exec, attach, port-forward.
 //!
 //! HTTP/1.1 on a socket in the file system, under the paths of a kubelet. Every request bears the token that the
-//! node was started with; whether a user may do what is asked was the API server's to find out.
+//! node was started with, if it was with one; whether a user may do what is asked was the API server's to find
+//! out.
 //!
 //! | path | what |
 //! | --- | --- |
@@ -42,18 +43,18 @@ use crate::pods::Live;
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
 
 /// Answers until it is dropped.
-pub(crate) async fn serve(shared: Arc<Shared>, listener: UnixListener, token: String) {
-    let token: Arc<str> = token.into();
+pub(crate) async fn serve(shared: Arc<Shared>, listener: UnixListener, token: Option<String>) {
+    let token: Option<Arc<str>> = token.map(Into::into);
     // Ends the connections with the server.
     let mut connections = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let (shared, token) = (Arc::clone(&shared), Arc::clone(&token));
+                    let (shared, token) = (Arc::clone(&shared), token.clone());
                     let service = hyper::service::service_fn(move |request| {
-                        let (shared, token) = (Arc::clone(&shared), Arc::clone(&token));
-                        async move { Ok::<_, std::convert::Infallible>(answer(&shared, &token, request).await) }
+                        let (shared, token) = (Arc::clone(&shared), token.clone());
+                        async move { Ok::<_, std::convert::Infallible>(answer(&shared, token.as_deref(), request).await) }
                     });
                     let connection =
                         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
@@ -96,8 +97,8 @@ pub(crate) fn full(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).map_err(|never| match never {}).boxed()
 }
 
-async fn answer(shared: &Arc<Shared>, token: &str, request: Request<Incoming>) -> Response<Body> {
-    if !is_known(&request, token) {
+async fn answer(shared: &Arc<Shared>, token: Option<&str>, request: Request<Incoming>) -> Response<Body> {
+    if !token.is_none_or(|token| is_known(&request, token)) {
         return Refusal(StatusCode::UNAUTHORIZED, "Unauthorized".to_owned()).into_response();
     }
     let path = request.uri().path().to_owned();

@@ -122,6 +122,8 @@ impl Writer {
         payload.extend(length.to_le_bytes());
         payload.extend((!length).to_le_bytes());
         payload.extend(block);
+        // An empty part. Readers hand out what they have when they see one, and else read on, past the frame.
+        payload.extend([0, 0, 0, 0xff, 0xff]);
         control(SYN_REPLY, &payload)
     }
 

@@ -252,6 +252,7 @@ mod tests {
         let sources = Sources {
             config_maps: [("m".to_owned(), map)].into(),
             secrets: [("s".to_owned(), found)].into(),
+            services: BTreeMap::new(),
         };
         let wishes = tokens(std::slice::from_ref(&volume));
         let tokens = wishes.into_iter().map(|wish| (wish, "TOKEN".to_owned())).collect();

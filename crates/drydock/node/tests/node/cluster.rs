@@ -37,7 +37,7 @@ impl Cluster {
     /// A node on a cluster that may have had one before.
     pub async fn start_on(drydock: Drydock, host: Host, images: Store, directory: PathBuf) -> Self {
         let client = drydock.client();
-        let node = Identity::user(&format!("system:node:{NODE}"), ["system:nodes"]);
+        let node = Identity::user(format!("system:node:{NODE}"), ["system:nodes"]);
         // What kubeadm clusters leave to the node authorizer.
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -50,7 +50,7 @@ impl Cluster {
         assert!(!made.is_err_and(|error| !error.to_string().contains("already exists")));
         std::fs::create_dir_all(&directory).unwrap();
         let options = Options {
-            server: Some(Server { socket: directory.join("node.sock"), token: TOKEN.to_owned() }),
+            server: Some(Server { socket: directory.join("node.sock"), token: Some(TOKEN.to_owned()) }),
             ..Options::new(NODE, drydock.client_as(node), host.clone(), Arc::new(images), &directory)
         };
         let stop = CancellationToken::new();

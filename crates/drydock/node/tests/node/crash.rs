@@ -4,7 +4,7 @@
 //! pod as it was and goes on with it.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
@@ -32,12 +32,17 @@ fn spawn(part: &str, directory: &Path) -> Child {
     Command::new(program).arg(part).arg(directory).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-fn run<F: Future<Output = ()>>(directory: &Path, resume: bool, part: impl FnOnce(Arc<Cluster>) -> F) -> ExitCode {
+fn run<F: Future<Output = ()>>(
+    directory: &Path,
+    resume: bool,
+    part: impl FnOnce(Arc<Cluster>) -> F,
+) -> ExitCode {
     let (runtime, host) = open(&directory.join("state"), resume, true);
     runtime.block_on(async {
         let host = host();
         let drydock = Drydock::builder().data_dir(directory.join("api")).start().await.unwrap();
-        let cluster = Arc::new(Cluster::start_on(drydock, host.clone(), store(), directory.join("node")).await);
+        let cluster =
+            Arc::new(Cluster::start_on(drydock, host.clone(), store(), directory.join("node")).await);
         part(Arc::clone(&cluster)).await;
         Arc::into_inner(cluster).unwrap().stop().await;
         host.close().await.unwrap();
@@ -52,7 +57,7 @@ fn container_id(pod: &k8s_openapi::api::core::v1::Pod) -> String {
 }
 
 /// Brings a pod about, says so, and waits to be killed.
-pub(crate) fn first(directory: &PathBuf) -> ExitCode {
+pub(crate) fn first(directory: &Path) -> ExitCode {
     run(directory, false, |cluster| async move {
         cluster.pod("kept", script("echo begun; trap 'exit 0' TERM; while true; do sleep 0.05; done")).await;
         println!("{}", container_id(&cluster.until_ready("kept").await));
@@ -61,7 +66,7 @@ pub(crate) fn first(directory: &PathBuf) -> ExitCode {
 }
 
 /// Finds it, looks whether it is the same, and ends it.
-pub(crate) fn second(directory: &PathBuf) -> ExitCode {
+pub(crate) fn second(directory: &Path) -> ExitCode {
     run(directory, true, |cluster| async move {
         cluster.until_live("kept").await;
         let pod = cluster.until_ready("kept").await;

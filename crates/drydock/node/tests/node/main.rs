@@ -4,7 +4,7 @@
 //! this is a program of its own, that first has the images made by itself in another process, then enters, then
 //! runs its tests one after the other. Root is needed, and said where it is missing.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "a failure here is the answer")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failure here is the answer")]
 
 mod cluster;
 mod configuration;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use drydock_images::{Pull, Reference, Store};
-use drydock_sandbox::{Entry, Host, Options, enter, hook};
+use drydock_sandbox::{Entry, Host, Network, Options, enter, hook};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::runtime::Runtime;
@@ -52,8 +52,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["make-images"] => return make_images(),
-        ["first", directory] => return crash::first(&directory.into()),
-        ["second", directory] => return crash::second(&directory.into()),
+        ["first", directory] => return crash::first(Path::new(directory)),
+        ["second", directory] => return crash::second(Path::new(directory)),
         _ => {}
     }
     assert!(rustix::process::geteuid().is_root(), "these tests need root, to run pods as any user");
@@ -80,13 +80,12 @@ fn main() -> ExitCode {
 
 /// Enters namespaces, or those of an earlier run, and then begins to have threads. The host is opened by whoever
 /// calls, within the runtime.
-fn open(state: &Path, resume: bool, outlive: bool) -> (Runtime, impl FnOnce() -> Host) {
+fn open(state: &Path, resume: bool, outlive: bool) -> (Runtime, impl FnOnce() -> Host + use<>) {
     let entered = enter(&Entry { state_dir: state.to_owned(), resume }).unwrap();
     assert_eq!(entered.resumed(), resume);
     let options = Options {
-        pod_cidr: "10.99.0.0/16".parse().unwrap(),
+        networks: vec![Network { pod_cidr: "10.99.0.0/16".parse().unwrap(), uplink: None }],
         service_cidr: None,
-        uplink: None,
         outlive,
         copy_trees: false,
         program: None,

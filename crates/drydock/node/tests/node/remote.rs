@@ -38,7 +38,8 @@ pub(crate) async fn get(cluster: &Cluster, path: &str, token: &str) -> (u16, Str
 }
 
 async fn logs_are_shown_as_wished_and_followed_to_the_end(cluster: Arc<Cluster>) {
-    let mut spec = script("echo one; echo two >&2; echo three; sleep 1; echo four");
+    // Two outputs are two pipes: only time tells which was written to first.
+    let mut spec = script("echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; sleep 1; echo four");
     spec["restartPolicy"] = json!("Never");
     cluster.pod("talker", spec).await;
     cluster.until_phase("talker", "Running").await;

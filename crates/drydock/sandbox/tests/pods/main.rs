@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use drydock_sandbox::{Entry, Host, Options, enter, hook};
+use drydock_sandbox::{Entry, Host, Network, Options, enter, hook};
 
 /// The user that stands for anyone: nobody.
 const PLAIN: u32 = 65534;
@@ -76,9 +76,11 @@ fn open(setting: Setting, directory: &Path, resume: bool) -> Host {
     let entered = enter(&Entry { state_dir: directory.join("state"), resume }).unwrap();
     assert_eq!(entered.resumed(), resume);
     let options = Options {
-        pod_cidr: "10.99.0.0/16".parse().unwrap(),
+        networks: vec![Network {
+            pod_cidr: "10.99.0.0/16".parse().unwrap(),
+            uplink: Some("dock-test".to_owned()),
+        }],
         service_cidr: Some("10.96.0.0/12".parse().unwrap()),
-        uplink: Some("dock-test".to_owned()),
         outlive: setting.outlive,
         copy_trees: setting.copy_trees,
         program: None,

@@ -1,0 +1,248 @@
+//! The node of a cluster: a process beside this one, started anew when it dies.
+//!
+//! **What always holds.** A node that never came up is a failure to start; one that came up and died is started
+//! again, later each time. After [`Attended::stop`] it is gone, with everything that it ran.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use drydock::{Drydock, Identity, NodeStream, Nodes};
+use futures::future::BoxFuture;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::ground::Ground;
+use super::images;
+use crate::failure::{Explain as _, Failure};
+use crate::node::handover::{Handover, Report, Sockets};
+use crate::terminal::say;
+
+/// What the node is called: there is one.
+pub const NAME: &str = "ballast";
+/// Who nodes are.
+const GROUP: &str = "system:nodes";
+/// The addresses of Services, as the API gives them out.
+const SERVICES: &str = "10.96.0.0/12";
+/// How soon a node that died is started again; doubling while it dies soon.
+const AGAIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
+/// A node that lived for so long did not die soon.
+const LONG: Duration = Duration::from_secs(10);
+/// A node ends its pods within this; then it is ended.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The way to the node for those who ask through the API.
+#[derive(Clone, Default)]
+pub struct Way(Arc<OnceLock<Arc<Sockets>>>);
+
+impl Way {
+    /// Where it leads, once that is known. What was said first stands.
+    pub fn leads_to(&self, sockets: Arc<Sockets>) {
+        let _known = self.0.set(sockets);
+    }
+}
+
+impl Nodes for Way {
+    fn connect<'a>(&'a self, node: &'a str) -> BoxFuture<'a, io::Result<Box<dyn NodeStream>>> {
+        Box::pin(async move {
+            let absent =
+                || io::Error::new(io::ErrorKind::NotConnected, format!("the node {node} is not there"));
+            let socket = self.0.get().ok_or_else(absent)?.node();
+            let stream = UnixStream::connect(socket).await.map_err(|_| absent())?;
+            Ok(Box::new(stream) as Box<dyn NodeStream>)
+        })
+    }
+}
+
+/// A node that is looked after.
+pub struct Attended {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    /// Held until the node has ended.
+    _ground: Ground,
+}
+
+impl Attended {
+    /// Starts the node of a cluster, and returns when it takes pods.
+    ///
+    /// # Errors
+    /// It can't run here.
+    pub async fn start(
+        drydock: &Drydock,
+        ground: Ground,
+        store: drydock_images::Store,
+        strict_images: bool,
+    ) -> Result<Self, Failure> {
+        admit(drydock).await.what("can't give the node its permissions")?;
+        let sockets = ground.sockets();
+        let listen = |path| UnixListener::bind(path).what("can't listen for the node");
+        let identity = Identity::user(format!("system:node:{NAME}"), [GROUP]);
+        drydock.serve_as(listen(sockets.api_as_node())?, identity);
+        drydock.serve_socket(listen(sockets.api())?).what("can't serve the API to pods")?;
+        let stop = CancellationToken::new();
+        let making = images::serve(listen(sockets.images())?, store);
+        let stopped = stop.clone();
+        tokio::spawn(async move { stopped.run_until_cancelled(making).await });
+        let handover = Handover {
+            name: NAME.to_owned(),
+            sockets: ground.sockets_directory(),
+            state: ground.state(),
+            files: ground.files(),
+            services: SERVICES.parse().map_err(Failure::new)?,
+            kept: ground.kept(),
+            strict_images,
+        };
+        let line = handover.to_line().what("the node's directories")?;
+        let (ready, came_up) = oneshot::channel();
+        let task = tokio::spawn(attend(line, stop.clone(), ready));
+        let attended = Attended { stop, task, _ground: ground };
+        match came_up.await {
+            Ok(Ok(())) => Ok(attended),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(Failure::new("the node was not started")),
+        }
+    }
+
+    /// Ends the node and its pods.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.task.await;
+    }
+}
+
+/// Lets nodes do what nodes do: nobody else authorizes them here.
+async fn admit(drydock: &Drydock) -> kube::Result<()> {
+    let bindings: Api<ClusterRoleBinding> = Api::all(drydock.client());
+    for role in ["system:node", "system:node-proxier"] {
+        let name = role.replace("system:", "drydock:");
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}],
+        });
+        bindings.patch(&name, &PatchParams::apply("ballast").force(), &Patch::Apply(binding)).await?;
+    }
+    Ok(())
+}
+
+/// How one life of a node went.
+struct Life {
+    ended: ExitStatus,
+    failed: Option<String>,
+}
+
+async fn attend(line: String, stop: CancellationToken, ready: oneshot::Sender<Result<(), Failure>>) {
+    let mut ready = Some(ready);
+    let mut pause = AGAIN[0];
+    loop {
+        let began = Instant::now();
+        let life = live(&line, &stop, &mut ready).await;
+        if stop.is_cancelled() {
+            return;
+        }
+        let said = match &life {
+            Ok(Life { failed: Some(message), .. }) => message.clone(),
+            Ok(Life { ended, .. }) => how(*ended),
+            Err(failure) => failure.to_string(),
+        };
+        if let Some(ready) = ready.take() {
+            let _ = ready.send(Err(Failure::new(said)));
+            return;
+        }
+        say(format_args!("the node died ({said}); it is started again"));
+        if began.elapsed() > LONG {
+            pause = AGAIN[0];
+        }
+        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+        pause = (pause * 2).min(AGAIN[1]);
+    }
+}
+
+fn how(ended: ExitStatus) -> String {
+    match (ended.signal(), ended.code()) {
+        (Some(signal), _) => format!("by signal {signal}"),
+        (_, Some(code)) => format!("with code {code}"),
+        _ => "nobody knows why".to_owned(),
+    }
+}
+
+async fn live(
+    line: &str,
+    stop: &CancellationToken,
+    ready: &mut Option<oneshot::Sender<Result<(), Failure>>>,
+) -> Result<Life, Failure> {
+    // This very program, also where its file has been moved or replaced.
+    let mut child = Command::new("/proc/self/exe")
+        .arg0("ballast")
+        .arg("node")
+        // Of its own: what a terminal sends to all of a group is for this process to pass on.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .what("can't start the node")?;
+    let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Failure::new("the node has no input or no output"));
+    };
+    input.write_all(line.as_bytes()).await.what("can't tell the node anything")?;
+    let mut lines = BufReader::new(output).lines();
+    let mut failed = None;
+    let mut told = false;
+    loop {
+        tokio::select! {
+            said = lines.next_line() => match said.ok().flatten().map(|line| serde_json::from_str(&line)) {
+                Some(Ok(Report::Ready { pods, reachable, root })) => {
+                    say(describe(&pods, reachable, root));
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(Ok(()));
+                    }
+                }
+                Some(Ok(Report::Failed { message })) => failed = Some(message),
+                Some(Err(error)) => tracing::debug!(%error, "the node said something else"),
+                None => break,
+            },
+            () = stop.cancelled(), if !told => {
+                told = true;
+                let _ = input.write_all(b"stop\n").await;
+            }
+        }
+    }
+    let ended = end(child).await.what("the node's end")?;
+    if told && let Some(message) = &failed {
+        say(format_args!("the node did not stop in order: {message}"));
+    }
+    Ok(Life { ended, failed })
+}
+
+/// Waits for a process that has closed its output, and ends it when it takes too long.
+async fn end(mut child: Child) -> io::Result<ExitStatus> {
+    match tokio::time::timeout(PATIENCE, child.wait()).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            child.kill().await?;
+            child.wait().await
+        }
+    }
+}
+
+fn describe(pods: &str, reachable: bool, root: bool) -> String {
+    let how = match (root, reachable) {
+        (true, true) => "reached from this machine, like Services",
+        (true, false) => "not reached from this machine",
+        (false, _) => "in a network of their own, without root; kubectl port-forward leads there",
+    };
+    format!("node {NAME}: pods at {pods}, {how}")
+}

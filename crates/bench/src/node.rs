@@ -1,0 +1,395 @@
+//! How fast pods are there, what they weigh, and what a Service costs.
+//!
+//! The same measurements are made through the API alone wherever there is a cluster with a node; what concerns the
+//! processes of the cluster itself only where this program started it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::StreamExt;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, Service},
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    reconcile,
+    table::{Table, median},
+};
+
+/// The images that are measured with: made beforehand, as a cluster that has run for a minute has them.
+const IMAGES: [&str; 3] = ["busybox:1.37", "memcached:1.6.9", "prgcont/gordon:v1.0"];
+/// Runs of what is quick.
+const RUNS: usize = 9;
+/// Pods of what is many.
+const MANY: usize = 100;
+/// Connections of what is quickest.
+const CONNECTIONS: usize = 2000;
+/// How long idle pods are looked at.
+const IDLE: Duration = Duration::from_secs(10);
+/// What takes longer has stopped.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A cluster that this program started.
+struct Started {
+    child: Child,
+    kubeconfig: PathBuf,
+}
+
+impl Started {
+    fn up(ballast: &Path) -> Result<(Self, f64)> {
+        let began = Instant::now();
+        let mut child = Command::new(ballast)
+            .args(["up", "--memory", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("can't start {}", ballast.display()))?;
+        let output = child.stdout.take().context("no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let milliseconds = began.elapsed().as_secs_f64() * 1e3;
+        match line.trim_end().split_once("KUBECONFIG=") {
+            Some((_, file)) => Ok((Self { child, kubeconfig: file.into() }, milliseconds)),
+            None => {
+                child.wait()?;
+                bail!("ballast up did not come up; start it by hand to see why")
+            }
+        }
+    }
+
+    /// This process and everything below it, by number.
+    fn processes(&self) -> Result<Vec<u32>> {
+        let mut parents: BTreeMap<u32, u32> = BTreeMap::new();
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            // A process that ended meanwhile is none.
+            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+            let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+            parents.insert(number, parent.unwrap_or(0));
+        }
+        let mut ours = vec![self.child.id()];
+        let mut at = 0;
+        while let Some(&parent) = ours.get(at) {
+            ours.extend(parents.iter().filter(|&(_, &of)| of == parent).map(|(&number, _)| number));
+            at += 1;
+        }
+        Ok(ours)
+    }
+
+    /// The memory of all of them, what they share counted once, in MB.
+    fn memory(&self) -> Result<f64> {
+        let pss = |process: &u32| -> Option<f64> {
+            let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        Ok(self.processes()?.iter().filter_map(pss).sum::<f64>() * 1024.0 / 1e6)
+    }
+
+    /// The time that all of them have spent on a processor, in seconds.
+    fn processor(&self) -> Result<f64> {
+        let ticks = |process: &u32| -> Option<f64> {
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+            let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+            Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
+        };
+        Ok(self.processes()?.iter().filter_map(ticks).sum::<f64>() / 100.0)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // SIGTERM, so that nothing is left.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// Everything, on a cluster of our own and beside it on a real one where that is given.
+pub async fn measure(ballast: &Path, real: Option<&Path>) -> Result<()> {
+    for image in IMAGES {
+        let made = Command::new(ballast).args(["image", "pull", image]).stdout(Stdio::null()).status()?;
+        ensure!(made.success(), "the image {image} can't be made");
+    }
+    let mut table = Table::new("`ballast up --memory` with a node", ["what", "measured", "goal"]);
+    let mut starts = Vec::new();
+    for _ in 0..RUNS {
+        let (started, milliseconds) = Started::up(ballast)?;
+        drop(started);
+        starts.push(milliseconds);
+    }
+    table.row(["start to ready".into(), format!("{:.0} ms", median(starts)), "under 300 ms".into()]);
+    let (started, _) = Started::up(ballast)?;
+    let client = reconcile::real(&started.kubeconfig).await?;
+    let ours = pods(&client, Some(&started), &mut table).await?;
+    drop(started);
+    table.print();
+
+    let mut table = Table::new("pods, from the API's answer on", ["what", "drydock", "Kubernetes", "goal"]);
+    let theirs = match real {
+        Some(kubeconfig) => {
+            let client = reconcile::real(kubeconfig).await?;
+            ballast::up::install(&client, ballast_packaging::foundation()).await?;
+            let operators = ballast::operators::run(client.clone(), ballast_runtime::Options::default());
+            let measured = pods(&client, None, &mut Table::new("", [])).await;
+            operators.stop().await;
+            Some(measured?)
+        }
+        None => None,
+    };
+    for (index, (what, value, goal)) in ours.into_iter().enumerate() {
+        let beside =
+            theirs.as_ref().and_then(|rows| rows.get(index)).map_or(String::new(), |row| row.1.clone());
+        table.row([what, value, beside, goal]);
+    }
+    table.print();
+    Ok(())
+}
+
+type Row = (String, String, String);
+
+/// What is seen through the API; and what the cluster's own processes take, where they are ours.
+async fn pods(client: &Client, started: Option<&Started>, table: &mut Table) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut say = |what: &str, value: String, goal: &str| rows.push((what.into(), value, goal.into()));
+    let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        times.push(ready(client, &idle("one", 1), 1).await?);
+        remove(&deployments, client, "one").await?;
+    }
+    say(
+        "a Deployment of one pod, to Ready",
+        format!("{:.0} ms", median(times)),
+        "under 150 ms and its start",
+    );
+
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        times.push(memcached(client).await?);
+    }
+    say("the seed's Memcached, to three ready pods", format!("{:.0} ms", median(times)), "under 1000 ms");
+
+    let milliseconds = ready(client, &idle("many", MANY), MANY).await?;
+    say(&format!("{MANY} pods, to Ready"), format!("{:.2} s", milliseconds / 1e3), "under 5 s");
+    if let Some(started) = started {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = started.processor()?;
+        tokio::time::sleep(IDLE).await;
+        let share = (started.processor()? - before) / IDLE.as_secs_f64() * 100.0;
+        let what = |what: &str| format!("{what} with {MANY} idle pods");
+        table.row([
+            what("memory of everything"),
+            format!("{:.1} MB", started.memory()?),
+            "under 100 MB".into(),
+        ]);
+        table.row([what("processor"), format!("{share:.2} % of a core"), "under 1 %".into()]);
+    }
+    remove(&deployments, client, "many").await?;
+
+    say("a killed gordon, to its replacement running", gordon(client).await?, "under 200 ms");
+    match through_service(client).await? {
+        Some(added) => say("a connection through a Service adds", added, "under 100 µs"),
+        None => say("a connection through a Service adds", "not reached from here".into(), "under 100 µs"),
+    }
+    Ok(rows)
+}
+
+/// Pods that do nothing.
+fn idle(name: &str, replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+                    "containers": [{"name": "idle", "image": IMAGES[0], "command": ["sleep", "1000000"]}],
+                },
+            },
+        },
+    })
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+}
+
+/// Follows the pods of a label until there are as many ready ones; gives when that was.
+async fn until_ready(client: Client, label: String, count: usize, not: Option<String>) -> Result<Instant> {
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    let changes = watcher(pods, watcher::Config::default().labels(&label)).touched_objects();
+    let mut changes = std::pin::pin!(changes);
+    let mut ready: BTreeMap<String, bool> = BTreeMap::new();
+    let seen = async {
+        while let Some(pod) = changes.next().await {
+            let pod = pod?;
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            if Some(&uid) != not.as_ref() {
+                ready.insert(uid, is_ready(&pod));
+            }
+            if ready.values().filter(|ready| **ready).count() >= count {
+                return Ok(Instant::now());
+            }
+        }
+        bail!("the watch ended")
+    };
+    tokio::time::timeout(PATIENCE, seen).await.with_context(|| format!("{count} pods of {label}"))?
+}
+
+/// Creates a Deployment and waits for its pods; from the API's answer on, in milliseconds.
+async fn ready(client: &Client, deployment: &Value, count: usize) -> Result<f64> {
+    let label = format!("app={}", deployment["metadata"]["name"].as_str().unwrap_or_default());
+    let watching = tokio::spawn(until_ready(client.clone(), label, count, None));
+    // The watch is on its way before there is anything to see.
+    tokio::task::yield_now().await;
+    let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+    deployments.create(&PostParams::default(), &serde_json::from_value(deployment.clone())?).await?;
+    let began = Instant::now();
+    Ok(watching.await??.saturating_duration_since(began).as_secs_f64() * 1e3)
+}
+
+async fn remove(deployments: &Api<Deployment>, client: &Client, name: &str) -> Result<()> {
+    deployments.delete(name, &DeleteParams::background()).await?;
+    gone(client, &format!("app={name}")).await
+}
+
+async fn gone(client: &Client, label: &str) -> Result<()> {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let began = Instant::now();
+    while !pods.list_metadata(&ListParams::default().labels(label)).await?.items.is_empty() {
+        ensure!(began.elapsed() < PATIENCE, "pods of {label} do not end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+fn custom(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::default_namespaced_with(client.clone(), &resource)
+}
+
+/// The seed's Memcached, in milliseconds.
+async fn memcached(client: &Client) -> Result<f64> {
+    let resources = custom(client, "cache.example.com", "v1alpha1", "Memcached");
+    let resource = json!({
+        "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
+        "metadata": {"name": "memcached-sample"}, "spec": {"size": 3, "version": "1.6.9"},
+    });
+    let watching = tokio::spawn(until_ready(client.clone(), "app=memcached".into(), 3, None));
+    tokio::task::yield_now().await;
+    resources.create(&PostParams::default(), &serde_json::from_value(resource)?).await?;
+    let began = Instant::now();
+    let milliseconds = watching.await??.saturating_duration_since(began).as_secs_f64() * 1e3;
+    resources.delete("memcached-sample", &DeleteParams::foreground()).await?;
+    gone(client, "app=memcached").await?;
+    Ok(milliseconds)
+}
+
+/// Kills one of three gordons, a few times.
+async fn gordon(client: &Client) -> Result<String> {
+    let resources = custom(client, "operator.prgcont.cz", "v1", "Gordon");
+    let resource = json!({
+        "apiVersion": "operator.prgcont.cz/v1", "kind": "Gordon",
+        "metadata": {"name": "bench"}, "spec": {"gordon": {"replicas": 3}},
+    });
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let label = "gordon_cr=bench";
+    let watching = tokio::spawn(until_ready(client.clone(), label.into(), 3, None));
+    resources.create(&PostParams::default(), &serde_json::from_value(resource)?).await?;
+    watching.await??;
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let listed = pods.list(&ListParams::default().labels(label)).await?;
+        let victim = listed.items.iter().find(|pod| is_ready(pod)).context("no gordon is ready")?;
+        let name = victim.metadata.name.clone().unwrap_or_default();
+        let watching =
+            tokio::spawn(until_ready(client.clone(), label.into(), 3, victim.metadata.uid.clone()));
+        tokio::task::yield_now().await;
+        pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
+        let began = Instant::now();
+        times.push(watching.await??.saturating_duration_since(began).as_secs_f64() * 1e3);
+    }
+    resources.delete("bench", &DeleteParams::foreground()).await?;
+    gone(client, label).await?;
+    Ok(format!("{:.0} ms", median(times)))
+}
+
+/// What a Service adds to connecting to a memcached and asking it for its version; `None` where neither is reached
+/// from this machine.
+async fn through_service(client: &Client) -> Result<Option<String>> {
+    let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+    let services: Api<Service> = Api::default_namespaced(client.clone());
+    let mut server = idle("server", 1);
+    server["spec"]["template"]["spec"]["containers"][0] = json!({
+        "name": "memcached", "image": IMAGES[1], "readinessProbe": {"tcpSocket": {"port": 11211}},
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "server"},
+        "spec": {"selector": {"app": "server"}, "ports": [{"port": 11211}]},
+    });
+    let service = services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
+    ready(client, &server, 1).await?;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod = pods.list(&ListParams::default().labels("app=server")).await?.items.into_iter().next();
+    let pod_address = pod.and_then(|pod| pod.status?.pod_ip).context("the pod has no address")?;
+    let address = service.spec.and_then(|spec| spec.cluster_ip).context("the Service has no address")?;
+    let places = [pod_address, address].map(|address| format!("{address}:11211"));
+    let measured = tokio::task::spawn_blocking(move || compare(&places)).await??;
+    services.delete("server", &DeleteParams::default()).await?;
+    remove(&deployments, client, "server").await?;
+    Ok(measured.map(|[direct, through]| format!("{:.0} µs to {direct:.0} µs", through - direct)))
+}
+
+/// Medians of both places, asked in turn so that what else happens here happens to both; in microseconds.
+fn compare(places: &[String; 2]) -> Result<Option<[f64; 2]>> {
+    let places: Vec<SocketAddr> = places.iter().map(|place| place.parse()).collect::<Result<_, _>>()?;
+    let began = Instant::now();
+    while places.iter().any(|place| ask(*place).is_err()) {
+        if began.elapsed() > Duration::from_secs(5) {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..CONNECTIONS {
+        for (place, times) in places.iter().zip(&mut times) {
+            times.push(ask(*place)?);
+        }
+    }
+    Ok(Some(times.map(median)))
+}
+
+fn ask(place: SocketAddr) -> Result<f64> {
+    let began = Instant::now();
+    let mut connection = TcpStream::connect_timeout(&place, Duration::from_secs(1))?;
+    connection.set_nodelay(true)?;
+    connection.set_read_timeout(Some(Duration::from_secs(1)))?;
+    connection.write_all(b"version\r\n")?;
+    let mut answer = [0; 64];
+    ensure!(connection.read(&mut answer)? > 0, "no answer");
+    Ok(began.elapsed().as_secs_f64() * 1e6)
+}

@@ -1,0 +1,67 @@
+//! How a connection to a pod comes about.
+
+use std::{io, net::IpAddr};
+
+use futures::future::BoxFuture;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+/// Where to: a port of a pod. Some dialers go by the address, others by the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's address.
+    pub address: String,
+    /// The port.
+    pub port: u16,
+}
+
+/// Bytes both ways.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A connection, however it came about.
+pub type Connection = Box<dyn Stream>;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// The pod is there, and nobody listens.
+    #[error("the connection is refused")]
+    Refused,
+    /// There is no way to the pod from here: of the service nothing is known.
+    #[error("there is no way to it from here")]
+    NoWay(#[source] io::Error),
+    /// What should be an address is none.
+    #[error("{0:?} is no address")]
+    NoAddress(String),
+}
+
+/// Makes connections to pods. It may take as long as it likes: whoever asks has a deadline.
+pub trait Dialer: Send + Sync + 'static {
+    /// A connection to a port of a pod.
+    fn dial<'a>(&'a self, to: &'a Place) -> BoxFuture<'a, Result<Connection, DialError>>;
+}
+
+/// Goes to the pod's address, for whoever is in the cluster's network.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PodAddress;
+
+impl Dialer for PodAddress {
+    fn dial<'a>(&'a self, to: &'a Place) -> BoxFuture<'a, Result<Connection, DialError>> {
+        Box::pin(async move {
+            let address: IpAddr = to.address.parse().map_err(|_| DialError::NoAddress(to.address.clone()))?;
+            match TcpStream::connect((address, to.port)).await {
+                Ok(stream) => Ok(Box::new(stream) as Connection),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(DialError::Refused),
+                Err(error) => Err(DialError::NoWay(error)),
+            }
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! What a pod's status says, read once for all operators.
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
+
+/// Whether Kubernetes says that it is ready.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Whether it ended for good, such as one that was evicted. It stays until someone removes it.
+pub fn is_finished(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
+/// Whether it is on its way out.
+pub fn is_going(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+/// The image that one of its containers is to run.
+pub fn image<'p>(pod: &'p Pod, container: &str) -> Option<&'p str> {
+    let spec = pod.spec.as_ref()?;
+    spec.containers.iter().find(|known| known.name == container)?.image.as_deref()
+}
+
+/// Why it waits for a machine, where it does.
+pub fn unschedulable(pod: &Pod) -> Option<String> {
+    if is_ready(pod) {
+        return None;
+    }
+    let conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let waits = conditions.into_iter().find(|condition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
+    })?;
+    Some(waits.message.clone().unwrap_or_else(|| "no machine takes them".to_owned()))
+}
+
+/// What is wrong with a pod, that will not pass by itself: one word for programs, and a sentence for people that
+/// names the pod. `container` is the one that counts.
+pub fn trouble(pod: &Pod, container: &str) -> Option<(&'static str, String)> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
+    let container = statuses.into_iter().find(|status| status.name == container)?;
+    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
+    match reason {
+        // The two take turns while the kubelet tries again; their texts too. One word for both, or the status would
+        // be written at every turn.
+        "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" => {
+            let image = &container.image;
+            let text =
+                format!("{name}: the image {image} can't be pulled; `kubectl describe pod {name}` says why");
+            Some(("ImagePullFailed", text))
+        }
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            let text =
+                waiting.and_then(|waiting| waiting.message.as_deref()).unwrap_or("it says nothing more");
+            Some(("ContainerNotStarted", format!("{name}: {reason}: {text}")))
+        }
+        _ => {
+            let how = crash_loop(container)?;
+            Some(("CrashLoop", format!("{name} keeps crashing: {how}; `kubectl logs -p {name}` says why")))
+        }
+    }
+}
+
+/// How a container that keeps ending ended last. One that runs again and is not ready yet still counts: between two
+/// crashes nothing is healed.
+fn crash_loop(container: &ContainerStatus) -> Option<String> {
+    if container.ready || container.restart_count == 0 {
+        return None;
+    }
+    let last = ended(container.state.as_ref()).or_else(|| ended(container.last_state.as_ref()))?;
+    let reason = last.reason.as_deref().unwrap_or("it ended");
+    Some(format!("{reason}, exit code {}", last.exit_code))
+}
+
+fn ended(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
+    state?.terminated.as_ref()
+}
