@@ -14,8 +14,6 @@ TRIPLE  := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 STATIC  := RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) build --release --locked --target $(TRIPLE)
 BALLAST := target/$(TRIPLE)/release/ballast
 ARCHIVE ?= target/ballast-image.tar
-# What the node is being built from. Nothing that is shipped stands on it yet.
-NODE_CRATES := drydock-images drydock-network drydock-node drydock-sandbox
 KUBECTL  = $(shell hack/kubectl)
 
 export PATH := $(CURDIR)/bin:$(PATH)
@@ -34,7 +32,7 @@ up: setup build ## Start a Kubernetes in one process with every operator in it (
 
 .PHONY: test
 test: setup ## Run every test that needs no other cluster.
-	$(CARGO) test --workspace --locked $(NODE_CRATES:%=--exclude %)
+	$(CARGO) test --workspace --locked
 
 ##@ Development
 
@@ -56,13 +54,13 @@ lint: setup ## Formatting, clippy with warnings denied, licences and sources of 
 test-real: setup ## The conformance suite on a real Kubernetes: KUBECONFIG's, or one built with Go.
 	hack/test-real
 
-.PHONY: test-node
-test-node: setup ## The rooms of the node that is being built: needs root, network namespaces and a Debian mirror.
-	$(CARGO) test --locked $(NODE_CRATES:%=-p %)
-
 .PHONY: prove
 prove: setup ## Crash the operators after every single write, in every life (minutes).
 	BALLAST_PROVE=all $(CARGO) test -p ballast-proving --locked -- --nocapture
+
+.PHONY: soak
+soak: setup ## Kill the API server and the node at random during rolling updates, a hundred times (minutes).
+	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test soak -- --nocapture
 
 .PHONY: bench
 bench: setup ## Print the benchmark tables (beside a real API server with REAL=1).
