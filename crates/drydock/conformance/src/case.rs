@@ -17,7 +17,11 @@
 //!
 //! `{ns}` is the case's own namespace and `{id}` a word of its own, for names that are not in a
 //! namespace. `until POINTER = VALUE` repeats the request until the answer has it; `show` compares
-//! only these pointers. Both may be left out. A body is YAML or, where a header says so, anything.
+//! only these [pointers](crate::look). Both may be left out. A body is YAML or, where a header says so, anything.
+//!
+//! Two methods are no HTTP. `EXEC POD-PATH[?container=NAME]` runs the command that the body lists, with what a
+//! header `Stdin` says as its input; `FORWARD POD-PATH:PORT` sends the body as a line to a port and reads until the
+//! other side closes. A case whose first line ends in `needs a node.` is played only where pods run.
 
 /// A request and the answer it must get.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +64,12 @@ pub struct ParseError {
 }
 
 impl Case {
+    /// Whether its pods must run.
+    #[must_use]
+    pub fn needs_a_node(&self) -> bool {
+        self.preamble.lines().next().is_some_and(|line| line.ends_with("needs a node."))
+    }
+
     /// Reads a case.
     ///
     /// # Errors

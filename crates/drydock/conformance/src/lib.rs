@@ -5,6 +5,9 @@
 //! times, generated names) put aside by [`Normaliser`]. The same file is run against drydock in
 //! `make test` and against a real cluster in `make test-real`.
 //!
+//! Cases under `cases/workload/` need a node: what becomes of pods, and what they see, rather than what the API
+//! answers. They are played to a `ballast up` and to a real cluster with a kubelet.
+//!
 //! **Always holds:** an expected answer was said by a real API server: the `conformance` program
 //! writes it with `--record`, never a person. A case makes a namespace of its own and cleans up.
 //!
@@ -14,8 +17,10 @@
 
 mod case;
 mod clean;
+pub mod look;
 mod normalise;
 mod play;
+mod streams;
 
 pub use case::{Case, ParseError, Step};
 pub use normalise::Normaliser;

@@ -14,19 +14,70 @@ pub struct Normaliser {
     names: Vec<(String, String)>,
     uids: BTreeMap<String, usize>,
     revisions: BTreeMap<String, usize>,
+    nodes: Vec<String>,
+    addresses: BTreeMap<String, usize>,
+    containers: BTreeMap<String, usize>,
+    /// What the numbered words of shown texts are called, by what they were called before.
+    shown: BTreeMap<String, String>,
 }
 
 impl Normaliser {
     /// A normaliser that writes the given texts back as their placeholders.
     #[must_use]
     pub fn new(names: Vec<(String, String)>) -> Self {
-        Self { names, uids: BTreeMap::new(), revisions: BTreeMap::new() }
+        Self {
+            names,
+            uids: BTreeMap::new(),
+            revisions: BTreeMap::new(),
+            nodes: Vec::new(),
+            addresses: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            shown: BTreeMap::new(),
+        }
+    }
+
+    /// From now on puts aside what differs between runs of pods too: these nodes' names, addresses, containers
+    /// and the times at the beginning of lines.
+    pub fn run_pods_on(&mut self, nodes: Vec<String>) {
+        self.nodes = nodes;
     }
 
     /// Normalises an answer in place.
     pub fn apply(&mut self, value: &mut Value) {
         settle_causes(value);
         self.visit("", value);
+    }
+
+    /// Where pods run, counts numbered words by what is shown of them: how many events or addresses there were
+    /// beside that is a matter of timing.
+    #[must_use]
+    pub fn count_shown(&mut self, text: String) -> String {
+        if self.nodes.is_empty() {
+            return text;
+        }
+        let mut parts = text.split('<');
+        let mut counted = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let numbered = part.split_once('>').and_then(|(word, rest)| {
+                let (what, number) = word.split_once(' ')?;
+                number.bytes().all(|byte| byte.is_ascii_digit()).then_some((word, what, rest))
+            });
+            match numbered {
+                Some((word, what, rest)) => {
+                    let next =
+                        self.shown.keys().filter(|known| known.starts_with(&format!("{what} "))).count();
+                    let name =
+                        self.shown.entry(word.to_owned()).or_insert_with(|| format!("<{what} {}>", next + 1));
+                    counted.push_str(name);
+                    counted.push_str(rest);
+                }
+                None => {
+                    counted.push('<');
+                    counted.push_str(part);
+                }
+            }
+        }
+        counted
     }
 
     fn visit(&mut self, key: &str, value: &mut Value) {
@@ -68,6 +119,10 @@ impl Normaliser {
             "storageVersionHash" | "hash" => "<hash>".to_owned(),
             "token" => "<token>".to_owned(),
             _ if is_time(text) => "<time>".to_owned(),
+            "containerID" if !self.nodes.is_empty() && !text.is_empty() => {
+                word(&mut self.containers, "container", text)
+            }
+            "imageID" if !self.nodes.is_empty() && !text.is_empty() => "<image>".to_owned(),
             _ => self.rename(text),
         }
     }
@@ -89,8 +144,53 @@ impl Normaliser {
                 None => at += window.chars().next().map_or(1, char::len_utf8),
             }
         }
-        text
+        if self.nodes.is_empty() { text } else { self.rename_words(&text) }
     }
+
+    /// Placeholders for nodes and addresses, and for times at the beginning of lines.
+    fn rename_words(&mut self, text: &str) -> String {
+        let mut renamed = String::with_capacity(text.len());
+        for line in text.split_inclusive('\n') {
+            let line = match line.split_once(' ') {
+                Some((first, rest)) if is_time(first) => format!("<time> {rest}"),
+                _ => line.to_owned(),
+            };
+            let mut rest = line.as_str();
+            while let Some(start) = rest.find(in_word) {
+                renamed.push_str(&rest[..start]);
+                let end = rest[start..].find(|c| !in_word(c)).map_or(rest.len(), |length| start + length);
+                // A sentence may end in a name.
+                let (name, stop) = match rest[start..end].strip_suffix('.') {
+                    Some(name) => (name, "."),
+                    None => (&rest[start..end], ""),
+                };
+                renamed.push_str(&self.rename_word(name));
+                renamed.push_str(stop);
+                rest = &rest[end..];
+            }
+            renamed.push_str(rest);
+        }
+        renamed
+    }
+
+    fn rename_word(&mut self, name: &str) -> String {
+        match name.parse::<std::net::Ipv4Addr>() {
+            _ if self.nodes.iter().any(|node| node == name) => "<node>".to_owned(),
+            Ok(address) if !address.is_loopback() && !address.is_unspecified() => {
+                word(&mut self.addresses, "address", name)
+            }
+            // What the API server calls the volume of an account's token.
+            _ => match name.strip_prefix("kube-api-access-") {
+                Some(_) => "kube-api-access-<5>".to_owned(),
+                None => name.to_owned(),
+            },
+        }
+    }
+}
+
+/// What names and addresses are made of.
+fn in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '.'
 }
 
 /// Kubernetes walks maps in random order, so that several causes come in any order: sorts them, and takes
@@ -164,5 +264,34 @@ mod tests {
         let mut later = json!({"metadata": {"resourceVersion": "18"}});
         normaliser.apply(&mut later);
         assert_eq!(later, json!({"metadata": {"resourceVersion": "<revision 2>"}}));
+    }
+    #[test]
+    fn nodes_addresses_and_containers_are_put_aside_where_pods_run() {
+        let mut normaliser = Normaliser::new(Vec::new());
+        let given = json!({
+            "message": "assigned a/b to anvil.", "podIP": "10.1.2.3", "containerID": "x://1",
+            "log": "2026-01-02T03:04:05.5Z anvil-2 at 10.1.2.3:80\n127.0.0.1 and 10.1.2.4\n",
+        });
+        let mut value = given.clone();
+        normaliser.apply(&mut value);
+        assert_eq!(value, given);
+        normaliser.run_pods_on(vec!["anvil".into()]);
+        normaliser.apply(&mut value);
+        assert_eq!(
+            value,
+            json!({
+                "message": "assigned a/b to <node>.", "podIP": "<address 1>", "containerID": "<container 1>",
+                "log": "<time> anvil-2 at <address 1>:80\n127.0.0.1 and <address 2>\n",
+            })
+        );
+    }
+
+    #[test]
+    fn words_are_counted_by_what_is_shown() {
+        let mut normaliser = Normaliser::new(Vec::new());
+        assert_eq!(normaliser.count_shown("<uid 7>".into()), "<uid 7>");
+        normaliser.run_pods_on(vec!["anvil".into()]);
+        assert_eq!(normaliser.count_shown("a < b, <uid 7>, <uid 3>".into()), "a < b, <uid 1>, <uid 2>");
+        assert_eq!(normaliser.count_shown("<address 2> <time> <uid 3>".into()), "<address 1> <time> <uid 2>");
     }
 }

@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use kube::client::{Body, Client};
 use serde_json::Value;
 
-use crate::{Case, Normaliser, Step};
+use crate::{Case, Normaliser, Step, look};
 
 /// How long `until` waits. A real cluster's controllers take a second or two on a small machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +34,9 @@ pub enum PlayError {
         /// What the client says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The case needs a node, and the cluster has none.
+    #[error("there is no node to run pods on")]
+    NoNode,
     /// The answer never had what `until` waits for.
     #[error("step {step:?}: still not as awaited after {PATIENCE:?}; last answer:\n{last}")]
     Patience {
@@ -49,9 +52,9 @@ pub enum PlayError {
 /// `word` makes the names of this run its own: lower case letters and digits.
 ///
 /// # Errors
-/// When a request can't be made, or what a step waits for never comes.
+/// When a request can't be made.
 pub async fn play(client: &Client, case: &Case, word: &str) -> Result<Vec<Mismatch>, PlayError> {
-    let answers = record(client, case, word).await?;
+    let answers = run(client, case, word, Awaited::OrDiffers).await?;
     let differing = case.steps.iter().zip(&answers.steps).filter(|(was, is)| was.expected != is.expected);
     Ok(differing
         .map(|(was, is)| Mismatch {
@@ -67,11 +70,23 @@ pub async fn play(client: &Client, case: &Case, word: &str) -> Result<Vec<Mismat
 /// Runs a case and returns it with the answers that came.
 ///
 /// # Errors
-/// As [`play`].
+/// When a request can't be made, or what a step waits for never comes.
 pub async fn record(client: &Client, case: &Case, word: &str) -> Result<Case, PlayError> {
+    run(client, case, word, Awaited::OrFails).await
+}
+
+/// What it means that something awaited never came.
+#[derive(Clone, Copy)]
+enum Awaited {
+    OrFails,
+    /// The step differs, and those after it may still tell something.
+    OrDiffers,
+}
+
+async fn run(client: &Client, case: &Case, word: &str, awaited: Awaited) -> Result<Case, PlayError> {
     let mut run = Run::new(client, word);
     let mut recorded = case.clone();
-    let outcome = run.all(&mut recorded).await;
+    let outcome = run.all(&mut recorded, awaited).await;
     // What went wrong first is what is told.
     let cleaned = run.close().await;
     outcome.and(cleaned).map(|()| recorded)
@@ -86,7 +101,7 @@ pub async fn clean_up(client: &Client, word: &str) -> Result<(), PlayError> {
 }
 
 pub(crate) struct Run<'a> {
-    client: &'a Client,
+    pub(crate) client: &'a Client,
     pub(crate) namespace: String,
     pub(crate) id: String,
     normaliser: Normaliser,
@@ -102,10 +117,18 @@ impl<'a> Run<'a> {
     }
 
     /// Puts the answers that come into the case.
-    async fn all(&mut self, case: &mut Case) -> Result<(), PlayError> {
+    async fn all(&mut self, case: &mut Case, awaited: Awaited) -> Result<(), PlayError> {
         self.open().await?;
+        if case.needs_a_node() {
+            self.meet_the_node().await?;
+        }
         for step in &mut case.steps {
-            step.expected = self.step(step).await?;
+            step.expected = match (self.step(step).await, awaited) {
+                (Err(PlayError::Patience { last, .. }), Awaited::OrDiffers) => {
+                    format!("never as awaited, but\n{last}")
+                }
+                (answer, _) => answer?,
+            };
         }
         Ok(())
     }
@@ -129,6 +152,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Makes what the node is called a word, so that it does not matter which it is.
+    async fn meet_the_node(&mut self) -> Result<(), PlayError> {
+        let (_, answer) = self.send("opening", "GET", "/api/v1/nodes", &[], String::new()).await?;
+        let nodes: Value = serde_json::from_str(&answer).unwrap_or_default();
+        let names = nodes["items"].as_array().into_iter().flatten();
+        let names: Vec<String> =
+            names.filter_map(|node| node["metadata"]["name"].as_str()).map(str::to_owned).collect();
+        if names.is_empty() {
+            return Err(PlayError::NoNode);
+        }
+        self.normaliser.run_pods_on(names);
+        Ok(())
+    }
+
     async fn step(&mut self, step: &Step) -> Result<String, PlayError> {
         let began = Instant::now();
         let path = self.fill(&step.path);
@@ -136,11 +173,19 @@ impl<'a> Run<'a> {
         let mut headers = step.headers.clone();
         headers.iter_mut().for_each(|(_, value)| *value = self.fill(value));
         loop {
-            let (code, text) = self.send(&step.name, &step.method, &path, &headers, body.clone()).await?;
+            let (code, text) = match step.method.as_str() {
+                "EXEC" => self.exec(&step.name, &path, &headers, &body).await?,
+                "FORWARD" => self.forward(&step.name, &path, &body).await?,
+                method => {
+                    let (code, text) = self.send(&step.name, method, &path, &headers, body.clone()).await?;
+                    (code.as_u16().to_string(), text)
+                }
+            };
             let mut values = parse(&text);
             let reached = step.until.iter().all(|(pointer, wanted)| {
                 let wanted: Option<Value> = serde_json::from_str(&self.fill(wanted)).ok();
-                values.iter().any(|value| wanted.is_some() && value.pointer(pointer) == wanted.as_ref())
+                let wanted = wanted.as_ref();
+                values.iter().any(|value| wanted.is_some_and(|wanted| look::has(value, pointer, wanted)))
             });
             if !reached && began.elapsed() < PATIENCE {
                 tokio::time::sleep(PAUSE).await;
@@ -148,7 +193,8 @@ impl<'a> Run<'a> {
             }
             self.remembered.push(values.first().cloned().unwrap_or_default());
             values.iter_mut().for_each(|value| self.normaliser.apply(value));
-            let answer = format!("{}\n{}", code.as_u16(), show(&values, &step.show)).trim_end().to_owned();
+            let shown = self.normaliser.count_shown(look::show(&values, &step.show));
+            let answer = format!("{code}\n{shown}").trim_end().to_owned();
             if !reached {
                 return Err(PlayError::Patience { step: step.name.clone(), last: answer });
             }
@@ -213,23 +259,7 @@ fn parse(text: &str) -> Vec<Value> {
     }
 }
 
-fn show(values: &[Value], pointers: &[String]) -> String {
-    let pick = |value: &Value| -> String {
-        if pointers.is_empty() {
-            return yaml(value);
-        }
-        let picked = pointers.iter().map(|pointer| {
-            format!(
-                "{pointer}: {}\n",
-                value.pointer(pointer).map_or_else(|| "absent".to_owned(), Value::to_string)
-            )
-        });
-        picked.collect()
-    };
-    values.iter().map(pick).collect::<Vec<_>>().join("---\n")
-}
-
-fn yaml(value: &Value) -> String {
+pub(crate) fn yaml(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => serde_saphyr::to_string(other).unwrap_or_else(|error| format!("{other} ({error})")),

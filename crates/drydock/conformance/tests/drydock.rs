@@ -36,7 +36,9 @@ macro_rules! cases {
             let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
             let there: BTreeSet<String> = std::fs::read_dir(directory)
                 .unwrap()
-                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .map(Result::unwrap)
+                .filter(|entry| entry.file_type().unwrap().is_file())
+                .map(|entry| entry.file_name().into_string().unwrap())
                 .collect();
             assert_eq!(played, there);
         }
@@ -60,6 +62,8 @@ cases! {
     pod_rules => "pod-rules.txt",
     rules => "rules.txt",
     scale_and_status => "scale-status.txt",
+    stateful_sets => "stateful.txt",
+    storage => "storage.txt",
     update => "update.txt",
 }
 

@@ -22,12 +22,14 @@ mod garbage;
 mod machinery;
 mod namespaces;
 mod objects;
+mod protection;
 mod replica_set;
 mod root_ca;
 mod scheduler;
 mod service_accounts;
 mod service_pods;
 mod start;
+mod stateful_set;
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ use crate::machinery::rest::{Error, Rest};
 use crate::objects::resource::Resource;
 use crate::{
     Options, SCHEDULER, WATCHER, cluster_roles, deployment, disruption, endpoint_slices, endpoints, garbage,
-    namespaces, replica_set, root_ca, scheduler, service_accounts,
+    namespaces, protection, replica_set, root_ca, scheduler, service_accounts, stateful_set,
 };
 
 /// Workers of the controllers that have little to do.
@@ -55,6 +55,10 @@ pub fn run(
     let mut pods = informer();
     let mut sets = informer();
     let mut deployments = informer();
+    let mut stateful = informer();
+    let mut revisions = informer();
+    let mut claims = informer();
+    let mut volumes = informer();
     let mut services = informer();
     let mut published = informer();
     let mut slices = informer();
@@ -77,6 +81,20 @@ pub fn run(
     let told = voice("replicaset-controller", &own);
     let controller = replica_set::Controller::new(own, told, clock.clone(), &mut sets, &mut pods, &queue);
     work!(house, "replicaset", workers, queue, controller, [sets, pods]);
+
+    let (queue, own) = (Arc::default(), rest("statefulset-controller"));
+    let told = voice("statefulset-controller", &own);
+    let (all, now) = ((&mut stateful, &mut pods, &mut claims, &mut revisions), clock.clone());
+    let controller = stateful_set::Controller::new(own, told, now, all, &queue);
+    work!(house, "statefulset", workers, queue, controller, [stateful, pods, claims, revisions]);
+
+    let (queue, own) = (Arc::default(), rest("pvc-protection-controller"));
+    let controller = protection::Claims::new(own, &mut claims, &mut pods, &queue);
+    work!(house, "pvc-protection", FEW, queue, controller, [claims, pods]);
+
+    let (queue, own) = (Arc::default(), rest("pv-protection-controller"));
+    let controller = protection::Volumes::new(own, &mut volumes, &queue);
+    work!(house, "pv-protection", FEW, queue, controller, [volumes]);
 
     let queue = Arc::default();
     let own = rest("endpoint-controller");
@@ -147,6 +165,10 @@ pub fn run(
     }
     house.watch(&watcher, &feed, sets);
     house.watch(&watcher, &feed, deployments);
+    house.watch(&watcher, &feed, stateful);
+    house.watch(&watcher, &feed, revisions);
+    house.watch(&watcher, &feed, claims);
+    house.watch(&watcher, &feed, volumes);
     house.watch(&watcher, &feed, services);
     house.watch(&watcher, &feed, published);
     house.watch(&watcher, &feed, slices);

@@ -8,6 +8,7 @@ mod namespace;
 mod pod;
 mod rbac;
 mod service;
+mod storage;
 
 use drydock_kinds::Kind;
 use serde_json::Value;
@@ -42,6 +43,10 @@ impl<'c, 'a> Admission<'c, 'a> {
             if is(&self.call.kind, "", "pods") {
                 pod::admit(self.call, object).await?;
             }
+            storage::protect(&self.call.kind, object);
+        }
+        if self.call.subresource().is_none() && is(&self.call.kind, "", "persistentvolumeclaims") {
+            storage::default_class(self.call, object);
         }
         Ok(())
     }
@@ -54,6 +59,9 @@ impl<'c, 'a> Admission<'c, 'a> {
                 self.freed = addresses::Reserved::difference(old, object);
             }
         }
+        if is(&self.call.kind, "", "persistentvolumes") {
+            storage::time_phase(self.old, object, self.call.now);
+        }
         Ok(())
     }
 
@@ -61,6 +69,9 @@ impl<'c, 'a> Admission<'c, 'a> {
     pub fn validate(&self, object: &Value) -> Result<(), Failure> {
         if &*self.call.kind.group == drydock_access::RBAC_GROUP {
             rbac::check_escalation(self.call, object, self.old)?;
+        }
+        if let Some(old) = self.old.filter(|_| is(&self.call.kind, "", "persistentvolumeclaims")) {
+            storage::check_growth(self.call, old, object)?;
         }
         Ok(())
     }

@@ -259,6 +259,13 @@ impl Rest {
         self.delete_at(resource.object(key, None), Some(preconditions), propagation).await
     }
 
+    /// Deletes an object, if it is still the one with this uid. Returns the version at which it was marked or
+    /// removed, so that the deletion can be awaited; zero when the server does not say.
+    pub async fn delete_at_version(&self, resource: &Resource, key: &Key, uid: &str) -> Result<u64, Error> {
+        let text = self.send_delete(resource.object(key, None), Some(json!({ "uid": uid })), None).await?;
+        Ok(serde_json::from_str::<Bare>(&text).map_or(0, |bare| bare.metadata.version()))
+    }
+
     /// Deletes an object by name, whatever its uid.
     pub async fn delete_by_name(
         &self,
@@ -280,6 +287,15 @@ impl Rest {
         preconditions: Option<Value>,
         propagation: Option<Propagation>,
     ) -> Result<(), Error> {
+        self.send_delete(path, preconditions, propagation).await.map(drop)
+    }
+
+    async fn send_delete(
+        &self,
+        path: String,
+        preconditions: Option<Value>,
+        propagation: Option<Propagation>,
+    ) -> Result<String, Error> {
         let mut options = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
         if let Some(preconditions) = preconditions {
             options["preconditions"] = preconditions;
@@ -289,7 +305,7 @@ impl Rest {
         }
         let request = Request::delete(path).header("content-type", "application/json");
         let request = request.body(json_bytes(&options)?).map_err(Error::Built)?;
-        self.client.request_text(request).await.map(drop).map_err(Error::Request)
+        self.client.request_text(request).await.map_err(Error::Request)
     }
 
     async fn write(&self, method: Method, path: String, content: &str, body: Vec<u8>) -> Result<Meta, Error> {

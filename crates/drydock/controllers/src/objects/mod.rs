@@ -1,6 +1,7 @@
 //! The objects as the controllers see them: only the fields a decision looks at, and whatever must go back
 //! to the server unharmed. A cached pod is a tenth of its JSON; a pod template stays the text it came as.
 
+pub mod job;
 pub mod meta;
 pub mod node;
 pub mod placement;
@@ -9,6 +10,7 @@ pub mod quantity;
 pub mod resource;
 pub mod selector;
 pub mod service;
+pub mod stateful;
 pub mod template;
 pub mod workload;
 
@@ -44,6 +46,12 @@ kinds! {
     node::Node, false, ["", "v1", "Node", "nodes", false];
     workload::Deployment, false, ["apps", "v1", "Deployment", "deployments", true];
     workload::ReplicaSet, true, ["apps", "v1", "ReplicaSet", "replicasets", true];
+    stateful::StatefulSet, false, ["apps", "v1", "StatefulSet", "statefulsets", true];
+    stateful::Revision, true, ["apps", "v1", "ControllerRevision", "controllerrevisions", true];
+    stateful::Claim, false, ["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true];
+    stateful::Volume, false, ["", "v1", "PersistentVolume", "persistentvolumes", false];
+    job::Job, true, ["batch", "v1", "Job", "jobs", true];
+    job::CronJob, false, ["batch", "v1", "CronJob", "cronjobs", true];
     workload::Budget, false, ["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true];
     service::Service, false, ["", "v1", "Service", "services", true];
     service::Endpoints, false, ["", "v1", "Endpoints", "endpoints", true];

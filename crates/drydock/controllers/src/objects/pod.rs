@@ -32,6 +32,8 @@ pub struct PodSpec {
     pub hostname: Box<str>,
     /// The domain of that host name.
     pub subdomain: Box<str>,
+    /// Volumes that are claims.
+    pub claims: ClaimVolumes,
     /// Containers.
     pub containers: Vec<Container>,
     /// Init containers; those that are restarted always are sidecars.
@@ -45,6 +47,9 @@ pub struct PodSpec {
     /// Where it may and would rather be, if it says anything about that.
     pub placement: Option<Box<Placement>>,
 }
+
+/// The names of volumes that are claims, each with that of the claim.
+pub type ClaimVolumes = Vec<(Box<str>, Box<str>)>;
 
 /// A container: its ports.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +94,14 @@ pub struct PodStatus {
     pub unscheduled: Option<Box<(String, Option<Timestamp>)>>,
     /// The highest number of restarts of any container.
     pub restarts: i32,
+    /// The restarts of all containers together.
+    pub all_restarts: i32,
+    /// Containers that have ended, with their exit codes.
+    pub ended: Vec<(Box<str>, i32)>,
+    /// When the last container ended, if all have.
+    pub ended_at: Option<Timestamp>,
+    /// Conditions beyond those that every pod has, with their status.
+    pub special: Vec<(Box<str>, Box<str>)>,
 }
 
 /// Where a pod is in its life.

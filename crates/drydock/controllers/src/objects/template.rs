@@ -12,6 +12,9 @@ use super::meta::Pairs;
 /// The label by which the pods of one revision of a Deployment are told from those of another.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
+/// What a template in a ControllerRevision says beside itself: that it replaces another as a whole.
+pub const REPLACES: &str = "$patch";
+
 /// A pod template.
 #[derive(Clone)]
 pub struct Template {
@@ -56,6 +59,9 @@ impl Template {
     pub fn meaning(&self) -> u128 {
         *self.meaning.get_or_init(|| {
             let mut value = self.value();
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove(REPLACES);
+            }
             if let Some(labels) = value.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
                 labels.remove(HASH_LABEL);
             }

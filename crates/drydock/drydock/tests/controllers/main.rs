@@ -5,5 +5,6 @@
 mod garbage;
 mod namespaces;
 mod pods;
+mod stateful;
 mod support;
 mod workloads;

@@ -226,6 +226,16 @@ pub(super) static ROWS: &[Row] = &[
     },
     Row {
         group: "apps",
+        kind: "ControllerRevision",
+        plural: "controllerrevisions",
+        singular: "controllerrevision",
+        definition: "io.k8s.api.apps.v1.ControllerRevision",
+        rules: rules::workload::REVISION,
+        printer: table::workload::REVISION,
+        ..ROW
+    },
+    Row {
+        group: "apps",
         kind: "DaemonSet",
         plural: "daemonsets",
         singular: "daemonset",

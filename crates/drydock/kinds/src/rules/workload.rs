@@ -7,7 +7,7 @@ use super::{
     PLAIN, Rules, at_most_all, immutable, in_order, not_negative, not_supported, number_or_percent, pod,
     selector, showing, storage,
 };
-use crate::{json, path::Path, selector::LabelSelector};
+use crate::{json, names, path::Path, selector::LabelSelector};
 
 pub(crate) const DEPLOYMENT: Rules = Rules {
     default: default_deployment,
@@ -37,6 +37,23 @@ pub(crate) const STATEFUL_SET: Rules = Rules {
     create: |object| json::set(object, "status", json!({"availableReplicas": 0, "replicas": 0})),
     validate: validate_stateful_set,
     validate_update: update_stateful_set,
+    validate_status: validate_stateful_set_status,
+    ..PLAIN
+};
+
+pub(crate) const REVISION: Rules = Rules {
+    validate: |object, errors| {
+        revision_number(object, errors);
+        match object.get("data") {
+            None | Some(Value::Null) => errors.push(FieldError::required("data", "data is mandatory")),
+            Some(Value::Object(_)) => {}
+            Some(_) => errors.push(FieldError::required("data", "data must be a valid JSON object")),
+        }
+    },
+    validate_update: |new, old, errors| {
+        revision_number(new, errors);
+        immutable(new, old, "/data", "data", errors);
+    },
     ..PLAIN
 };
 
@@ -63,6 +80,12 @@ pub(crate) const DAEMON_SET: Rules = Rules {
 
 /// An annotation that says how often the template has changed; long out of use, and still written.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn revision_number(revision: &Value, errors: &mut Vec<FieldError>) {
+    if let Some(number) = revision["revision"].as_i64().filter(|number| *number < 0) {
+        errors.push(FieldError::invalid("revision", number, "must be greater than or equal to 0"));
+    }
+}
 
 fn set_template_generation(object: &mut Value, generation: i64) {
     let annotations =
@@ -235,28 +258,121 @@ fn validate_daemon_set(object: &Value, errors: &mut Vec<FieldError>) {
 
 fn validate_stateful_set(object: &Value, errors: &mut Vec<FieldError>) {
     let (spec, path) = (&object["spec"], Path::new("spec"));
+    let at = path.field("volumeClaimTemplates");
+    for (index, claim) in json::list(spec, "volumeClaimTemplates").iter().enumerate() {
+        storage::validate_claim_spec(&claim["spec"], &at.index(index).field("spec"), errors);
+    }
+    let service = json::text(spec, "serviceName");
+    if !service.is_empty() {
+        let wrong = names::dns_label(service);
+        let at = path.field("serviceName");
+        errors.extend(wrong.into_iter().map(|message| FieldError::invalid(at, service, message)));
+    }
+    validate_stateful_set_spec(spec, errors);
+}
+
+/// What is checked again when a stateful set changes: not what can't change.
+fn validate_stateful_set_spec(spec: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("spec");
     let policy = json::text(spec, "podManagementPolicy");
     if !["OrderedReady", "Parallel"].contains(&policy) {
         let detail = "must be 'OrderedReady' or 'Parallel'";
         errors.push(FieldError::invalid(path.field("podManagementPolicy"), policy, detail));
     }
-    let update = json::text(&spec["updateStrategy"], "type");
-    if !["RollingUpdate", "OnDelete"].contains(&update) {
-        let detail = "must be 'RollingUpdate' or 'OnDelete'";
-        errors.push(FieldError::invalid(
-            path.field("updateStrategy"),
-            spec["updateStrategy"].clone(),
-            detail,
-        ));
+    validate_update_strategy(&spec["updateStrategy"], &path.field("updateStrategy"), errors);
+    let retention = &spec["persistentVolumeClaimRetentionPolicy"];
+    let at = path.field("persistentVolumeClaimRetentionPolicy");
+    for field in ["whenDeleted", "whenScaled"] {
+        let policy = json::text(retention, field);
+        if retention.is_object() && !["Retain", "Delete"].contains(&policy) {
+            errors.push(not_supported(at.field(field), policy, &["Retain", "Delete"]));
+        }
     }
     not_negative(spec, "replicas", &path, errors);
     not_negative(spec, "minReadySeconds", &path, errors);
-    not_negative(spec, "revisionHistoryLimit", &path, errors);
-    validate_selector_and_template(spec, "statefulset", errors);
+    if let Some(start) = spec["ordinals"]["start"].as_i64().filter(|start| *start < 0) {
+        let at = path.field("ordinals.start");
+        errors.push(FieldError::invalid(at, start, "must be greater than or equal to 0"));
+    }
+    validate_selector_and_template(&with_own_volumes(spec), "statefulset", errors);
+}
+
+fn validate_update_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let rolling = strategy.get("rollingUpdate").filter(|rolling| rolling.is_object());
+    match (json::text(strategy, "type"), rolling) {
+        ("RollingUpdate", Some(rolling)) => {
+            let at = path.field("rollingUpdate");
+            not_negative(rolling, "partition", &at, errors);
+        }
+        ("OnDelete", Some(rolling)) => {
+            let detail = "only allowed for updateStrategy 'RollingUpdate'";
+            let error = FieldError::invalid(path.field("rollingUpdate"), rolling.clone(), detail);
+            let shown = in_order(&[
+                ("Partition", &rolling["partition"]),
+                ("MaxUnavailable", &rolling["maxUnavailable"]),
+            ]);
+            errors.push(showing(error, shown));
+        }
+        ("RollingUpdate" | "OnDelete", None) => {}
+        _ => {
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            let error = FieldError::invalid(path, strategy.clone(), detail);
+            let shown =
+                in_order(&[("Type", &strategy["type"]), ("RollingUpdate", &strategy["rollingUpdate"])]);
+            errors.push(showing(error, shown));
+        }
+    }
+}
+
+/// The specification as its pods will be: with a volume for each claim, and without the names that each pod gets
+/// of its own.
+fn with_own_volumes(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let claims: Vec<Value> = json::list(&spec, "volumeClaimTemplates")
+        .iter()
+        .map(|claim| {
+            let name = json::text(&claim["metadata"], "name");
+            json!({"name": name, "persistentVolumeClaim": {"claimName": name}})
+        })
+        .collect();
+    if let Some(pod) = spec.pointer_mut("/template/spec") {
+        json::remove(pod, "hostname");
+        json::remove(pod, "subdomain");
+        if !claims.is_empty() {
+            let others = json::list(pod, "volumes").iter();
+            let others = others.filter(|other| claims.iter().all(|claim| claim["name"] != other["name"]));
+            let all: Vec<Value> = claims.iter().chain(others).cloned().collect();
+            json::set(pod, "volumes", all);
+        }
+    }
+    spec
+}
+
+fn validate_stateful_set_status(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (status, path) = (&new["status"], Path::new("status"));
+    let all = ["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    for field in all.into_iter().chain(["observedGeneration", "collisionCount"]) {
+        not_negative(status, field, &path, errors);
+    }
+    let count = |field: &str| status[field].as_i64().unwrap_or_default();
+    for field in &all[1..] {
+        if count(field) > count("replicas") {
+            let detail = "cannot be greater than status.replicas";
+            errors.push(FieldError::invalid(path.field(field), count(field), detail));
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        let detail = "cannot be greater than status.readyReplicas";
+        errors.push(FieldError::invalid(path.field("availableReplicas"), count("availableReplicas"), detail));
+    }
+    if count("collisionCount") < old["status"]["collisionCount"].as_i64().unwrap_or_default() {
+        let at = path.field("collisionCount");
+        errors.push(FieldError::invalid(at, count("collisionCount"), "cannot be decremented"));
+    }
 }
 
 fn update_stateful_set(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    validate_stateful_set(new, errors);
+    validate_stateful_set_spec(&new["spec"], errors);
     let mut same = new["spec"].clone();
     for field in [
         "replicas",

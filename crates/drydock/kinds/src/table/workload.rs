@@ -75,6 +75,28 @@ pub(crate) const STATEFUL_SET: Printer = Printer {
     },
 };
 
+pub(crate) const REVISION: Printer = Printer {
+    columns: &[
+        NAME,
+        text("Controller", Said("Controller of the object")),
+        text("Revision", Said("revision indicates the revision of the state represented by Data.")),
+        AGE,
+    ],
+    cells: |object, now| {
+        let mut owners = json::list(&object["metadata"], "ownerReferences").iter();
+        let owner = owners.find(|owner| owner["controller"].as_bool() == Some(true));
+        let owner = owner.map_or("<none>".to_owned(), |owner| {
+            let kind = match json::text(owner, "apiVersion").split_once('/') {
+                Some((group, _)) => format!("{}.{group}", json::text(owner, "kind")),
+                None => json::text(owner, "kind").to_owned(),
+            };
+            format!("{}/{}", kind.to_lowercase(), json::text(owner, "name"))
+        });
+        let revision = object["revision"].as_i64().unwrap_or_default();
+        vec![name(object), owner.into(), revision.into(), age(object, now)]
+    },
+};
+
 pub(crate) const DAEMON_SET: Printer = Printer {
     columns: &[
         NAME,

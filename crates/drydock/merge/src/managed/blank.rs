@@ -31,7 +31,7 @@ const ALWAYS_THERE: &[&str] = &[
     "userInfo",
 ];
 
-/// Fields of an Event that are written even when they are empty.
+/// Fields of an Event, and one of a StatefulSet, that are written even when they are empty.
 const WRITTEN_WHEN_EMPTY: &[(&str, Option<&str>)] = &[
     ("deprecatedFirstTimestamp", None),
     ("deprecatedLastTimestamp", None),
@@ -40,6 +40,7 @@ const WRITTEN_WHEN_EMPTY: &[(&str, Option<&str>)] = &[
     ("lastTimestamp", None),
     ("reportingComponent", Some("")),
     ("reportingInstance", Some("")),
+    ("serviceName", Some("")),
 ];
 
 /// The object that a create of this kind starts from.

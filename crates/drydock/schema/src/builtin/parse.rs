@@ -68,9 +68,10 @@ fn special(name: &str) -> Option<Schema> {
         "io.k8s.apimachinery.pkg.util.intstr.IntOrString" => Some(scalar(Type::IntOrString, "int-or-string")),
         "io.k8s.apimachinery.pkg.apis.meta.v1.Time" => Some(scalar(Type::String, "date-time")),
         "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime" => Some(scalar(Type::String, "date-time")),
-        "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
-        | "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
-        | "io.k8s.apimachinery.pkg.runtime.RawExtension" => Some(anything),
+        "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1" | "io.k8s.apimachinery.pkg.apis.meta.v1.Patch" => {
+            Some(anything)
+        }
+        "io.k8s.apimachinery.pkg.runtime.RawExtension" => Some(Schema { map: MapKind::Atomic, ..anything }),
         _ => None,
     }
 }

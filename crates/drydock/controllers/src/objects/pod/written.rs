@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use super::{Container, ContainerPort, Phase, PodSpec, PodStatus, Ready};
+use super::{ClaimVolumes, Container, ContainerPort, Phase, PodSpec, PodStatus, Ready};
 use crate::objects::meta::Pairs;
 use crate::objects::meta::nullable;
 use crate::objects::placement::{Affinity, Amounts, Placement, SpreadConstraint, Toleration};
@@ -21,6 +21,8 @@ pub struct Spec {
     hostname: Box<str>,
     subdomain: Box<str>,
     scheduler_name: Box<str>,
+    #[serde(rename = "volumes", deserialize_with = "claims")]
+    claims: ClaimVolumes,
     #[serde(deserialize_with = "nullable")]
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     #[serde(deserialize_with = "nullable")]
@@ -72,6 +74,7 @@ impl From<Spec> for PodSpec {
             node_name: spec.node_name,
             hostname: spec.hostname,
             subdomain: spec.subdomain,
+            claims: spec.claims,
             containers: slim(spec.containers),
             init_containers: slim(spec.init_containers),
             for_scheduler: &*spec.scheduler_name == "default-scheduler" && spec.scheduling_gates.is_empty(),
@@ -132,25 +135,57 @@ pub struct Status {
     pod_ips: Vec<Box<str>>,
     #[serde(deserialize_with = "conditions")]
     conditions: Conditions,
-    #[serde(rename = "containerStatuses", deserialize_with = "restarts")]
-    restarts: i32,
+    #[serde(deserialize_with = "nullable")]
+    container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nullable")]
+    init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    name: Box<str>,
+    restart_count: i32,
+    state: State,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct State {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Terminated {
+    exit_code: i32,
+    finished_at: Option<Timestamp>,
 }
 
 #[derive(Default)]
 struct Conditions {
     ready: Option<Ready>,
     unscheduled: Option<Box<(String, Option<Timestamp>)>>,
+    special: Vec<(Box<str>, Box<str>)>,
 }
 
 impl From<Status> for PodStatus {
     fn from(status: Status) -> Self {
+        let all = || status.container_statuses.iter().chain(&status.init_container_statuses);
+        let ends = status.container_statuses.iter().map(|one| one.state.terminated.as_ref()?.finished_at);
+        let ended_at = ends.collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max());
+        let ended = all().filter_map(|one| Some((one.name.clone(), one.state.terminated.as_ref()?.exit_code)));
         PodStatus {
             phase: status.phase,
             pod_ip: status.pod_ip,
             pod_ips: status.pod_ips,
             ready: status.conditions.ready,
             unscheduled: status.conditions.unscheduled,
-            restarts: status.restarts,
+            restarts: status.container_statuses.iter().map(|one| one.restart_count).max().unwrap_or(0),
+            all_restarts: all().map(|one| one.restart_count).sum(),
+            ended: ended.collect(),
+            ended_at,
+            special: status.conditions.special,
         }
     }
 }
@@ -177,21 +212,30 @@ fn conditions<'de, D: Deserializer<'de>>(input: D) -> Result<Conditions, D::Erro
             "PodScheduled" if condition.status == "False" => {
                 read.unscheduled = Some(Box::new((condition.message.into_owned(), since)));
             }
-            _ => {}
+            "PodScheduled" | "Initialized" | "ContainersReady" | "PodReadyToStartContainers" => {}
+            other => read.special.push((other.into(), condition.status.as_ref().into())),
         }
     }
     Ok(read)
 }
 
-fn restarts<'de, D: Deserializer<'de>>(input: D) -> Result<i32, D::Error> {
+fn claims<'de, D: Deserializer<'de>>(input: D) -> Result<ClaimVolumes, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Status {
+    struct Volume {
         #[serde(default)]
-        restart_count: i32,
+        name: Box<str>,
+        persistent_volume_claim: Option<Source>,
     }
-    let statuses = Option::<Vec<Status>>::deserialize(input)?.unwrap_or_default();
-    Ok(statuses.iter().map(|status| status.restart_count).max().unwrap_or(0))
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Source {
+        #[serde(default)]
+        claim_name: Box<str>,
+    }
+    let volumes = Option::<Vec<Volume>>::deserialize(input)?.unwrap_or_default();
+    let claim = |volume: Volume| Some((volume.name, volume.persistent_volume_claim?.claim_name));
+    Ok(volumes.into_iter().filter_map(claim).collect())
 }
 
 fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Box<str>>, D::Error> {
