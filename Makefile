@@ -82,7 +82,7 @@ uninstall: build ## Remove the definitions, and with them every resource of thei
 	$(BALLAST) crds | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: build ## Deploy the operators into the cluster (IMG=…).
+deploy: build ## Deploy the operators into the cluster, which must have the image IMG=… (that of `make up` does).
 	$(BALLAST) manifests --image $(IMG) | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy

@@ -37,7 +37,7 @@ pub enum Command {
     Image(ImageCommand),
     /// Run the pods of a `ballast up`, which starts this by itself
     #[command(hide = true)]
-    Node,
+    Node(LogArguments),
     /// Be the small web server that stands for prgcont/gordon
     #[command(hide = true)]
     GordonServer(GordonServerArguments),
@@ -237,7 +237,7 @@ pub struct ManifestsArguments {
     #[arg(long, value_name = "IMAGE", default_value = concat!("ballast:", env!("CARGO_PKG_VERSION")))]
     pub image: String,
     /// How many copies to run, of which one acts at a time
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub replicas: u32,
     /// Look after these namespaces only, separated by commas [default: all]
     #[arg(long, value_name = "NAMESPACES")]
@@ -261,6 +261,18 @@ pub struct LogArguments {
     /// What to log: error, warn, info, debug, trace, or a filter as in RUST_LOG
     #[arg(long, value_name = "LEVEL", env = "RUST_LOG", hide_env_values = true)]
     pub log_level: Option<String>,
+}
+
+impl LogArguments {
+    /// As they are typed.
+    pub fn to_flags(&self) -> Vec<String> {
+        let format = match self.log_format {
+            LogFormat::Human => "human",
+            LogFormat::Json => "json",
+        };
+        let level = self.log_level.iter().map(|level| format!("--log-level={level}"));
+        [format!("--log-format={format}")].into_iter().chain(level).collect()
+    }
 }
 
 /// For whom to print.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ballast_engines::Reach;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -19,6 +20,8 @@ pub struct Connected {
     pub client: Client,
     /// What it is called on the network: `127.0.0.1:6443`.
     pub host: String,
+    /// How its pods are reached: from within it by their addresses, from anywhere else through its API.
+    pub reach: Reach,
 }
 
 /// Reaches a cluster.
@@ -46,7 +49,11 @@ pub async fn connect(cluster: &Cluster) -> Result<Connected, Failure> {
             return Err(Failure::new(silent).advise("is it running, and is it the one you mean?"));
         }
     };
-    Ok(Connected { client, host })
+    let reach = match cluster {
+        Cluster::Pod => Reach::inside(),
+        Cluster::Kubeconfig(_) => Reach::outside(client.clone()),
+    };
+    Ok(Connected { client, host, reach })
 }
 
 fn origin(cluster: &Cluster) -> String {

@@ -83,6 +83,8 @@ pub struct Pods {
     pub passing: PathBuf,
     /// Whether a tag that can't be had exactly is an error.
     pub strict_images: bool,
+    /// How the node logs: as this process does.
+    pub log_flags: Vec<String>,
 }
 
 impl Up {
@@ -111,6 +113,7 @@ impl Up {
         let pods = (!arguments.no_node).then(|| Pods {
             passing: cache_home(environment).join("ballast/nodes"),
             strict_images: arguments.strict_images,
+            log_flags: arguments.log.to_flags(),
         });
         Ok(Up { place, listen, kubeconfig, operators: !arguments.no_operators, pods })
     }

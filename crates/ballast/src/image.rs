@@ -5,8 +5,11 @@
 //!
 //! **Not here.** What an image is and how it is made: that is the store's.
 
+use std::fs::Permissions;
+use std::mem;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use drydock_images::recipe::{Program, User};
 use drydock_images::{
@@ -20,6 +23,10 @@ use crate::configuration::{Environment, image_directory};
 use crate::failure::{Explain as _, Failure};
 use crate::terminal::{self, say};
 
+/// The image of this program, as `ballast manifests` names it.
+const BALLAST: &str = "docker.io/library/ballast";
+/// Where this program is in images of it.
+const PROGRAM: &str = "/usr/bin/ballast";
 /// The image that stands for the third seed's `prgcont/gordon`.
 const GORDON: &str = "docker.io/prgcont/gordon";
 /// Who runs in images that are made around this very program: `nobody`, as Debian counts.
@@ -32,7 +39,7 @@ const NOBODY: &str = "65534:65534";
 pub fn store(environment: &Environment, strict: bool) -> Result<Store, Failure> {
     let directory = image_directory(environment)?;
     let mut recipes = recipe::builtin();
-    recipes.push(gordon()?);
+    recipes.extend([gordon()?, ballast()?]);
     Store::open(&directory, Options { recipes, strict, ..Options::default() })
         .what(format_args!("can't use the images in {}", directory.display()))
 }
@@ -48,6 +55,20 @@ fn gordon() -> Result<Recipe, Failure> {
         arguments: vec!["gordon-server".to_owned()],
         user: Some(User { name: "gordon".to_owned(), uid: 10_001, gid: 10_001 }),
         ports: vec![Port::tcp(8080)],
+    }))
+}
+
+/// This very program, so that a cluster of this machine runs the operators as pods without being given an image. What
+/// is imported under the same name comes first.
+fn ballast() -> Result<Recipe, Failure> {
+    Ok(Recipe::of_program(Program {
+        name: BALLAST.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        executable: std::env::current_exe().what("can't find this program's own file")?,
+        path: PROGRAM.to_owned(),
+        arguments: Vec::new(),
+        user: Some(User { name: "nobody".to_owned(), uid: 65_534, gid: 65_534 }),
+        ports: vec![Port::tcp(8080), Port::tcp(8081)],
     }))
 }
 
@@ -122,17 +143,18 @@ fn remove(store: &Store, images: &[String]) -> Result<String, Failure> {
     Ok(gone)
 }
 
-/// Tells the person who waits, once per step that takes long.
+/// Tells the person who waits: each kind of step once, since packages are many and each takes a moment.
 fn with_progress<T>(work: impl FnOnce(&(dyn Fn(&Progress) + Sync)) -> T) -> T {
-    let unpacking = AtomicBool::new(false);
+    let last = Mutex::new(None);
     work(&|progress| {
-        // Packages are many and each takes a moment: one line is enough.
-        let small = matches!(progress, Progress::Unpack { .. } | Progress::Download { .. });
-        let first = !small
-            || matches!(progress, Progress::Download { number: 1, .. })
-            || (matches!(progress, Progress::Unpack { .. }) && !unpacking.swap(true, Ordering::Relaxed));
-        if first {
+        let step = match progress {
+            Progress::Index { suite } => (mem::discriminant(progress), suite.clone()),
+            _ => (mem::discriminant(progress), String::new()),
+        };
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != Some(&step) {
             say(progress);
+            *last = Some(step);
         }
     })
 }
@@ -145,13 +167,9 @@ fn pack(file: &Path, name: &str) -> Result<Written, Failure> {
         return Err(Failure::new("this program needs libraries that an image of it alone does not have")
             .advise("`make image` builds one that does not"));
     }
-    let files = [FileEntry {
-        path: PathBuf::from("/usr/bin/ballast"),
-        mode: 0o755,
-        content: Content::File(executable),
-    }];
+    let files = [FileEntry { path: PathBuf::from(PROGRAM), mode: 0o755, content: Content::File(executable) }];
     let config = Config {
-        entrypoint: vec!["/usr/bin/ballast".to_owned()],
+        entrypoint: vec![PROGRAM.to_owned()],
         command: vec!["run".to_owned()],
         user: NOBODY.to_owned(),
         ..Config::default()
@@ -167,7 +185,10 @@ fn write_archive(
     reference: &Reference,
 ) -> Result<Written, Failure> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::NamedTempFile::new_in(directory).what(directory.display())?;
+    // There is nothing secret in it: whoever may read what this user writes may read it.
+    let readable = Permissions::from_mode(0o666);
+    let mut part =
+        tempfile::Builder::new().permissions(readable).tempfile_in(directory).what(directory.display())?;
     let written = write_oci_archive(&mut part, contents, config, reference)
         .what(format_args!("can't write {}", file.display()))?;
     part.persist(file).what(format_args!("can't write {}", file.display()))?;

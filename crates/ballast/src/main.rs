@@ -4,8 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use ballast::arguments::{
-    Arguments, Command, LogArguments, LogFormat, Output, PlanArguments, RunArguments, UpArguments,
-    VersionArguments,
+    Arguments, Command, LogArguments, Output, PlanArguments, RunArguments, UpArguments, VersionArguments,
 };
 use ballast::configuration::{Environment, Plan, Run, Up, deploy};
 use ballast::failure::{Explain as _, Failure};
@@ -41,7 +40,7 @@ fn main() -> ExitCode {
 fn carry_out(command: Command, environment: &Environment) -> Result<ExitCode, Failure> {
     match command {
         Command::Up(arguments) => bring_up(&arguments, environment),
-        Command::Node => run_node(environment),
+        Command::Node(log) => run_node(&log, environment),
         Command::GordonServer(arguments) => gordon_server::serve(arguments.listen),
         Command::Run(arguments) => run_operators(&arguments, environment),
         Command::Plan(arguments) => show_plan(&arguments, environment),
@@ -64,10 +63,8 @@ fn bring_up(arguments: &UpArguments, environment: &Environment) -> Result<ExitCo
     until_stopped(async { up::up(&up, environment).await })
 }
 
-/// The node logs as `up` does, whose flags it does not see.
-fn run_node(environment: &Environment) -> Result<ExitCode, Failure> {
-    let log = LogArguments { log_format: LogFormat::Human, log_level: None };
-    logging::start(&log, "warn", Colour::on(&io::stderr(), environment))?;
+fn run_node(log: &LogArguments, environment: &Environment) -> Result<ExitCode, Failure> {
+    logging::start(log, "warn", Colour::on(&io::stderr(), environment))?;
     node::run(environment)
 }
 

@@ -1,6 +1,6 @@
 //! Every operator that this binary holds, and running them.
 
-use ballast_engines::{PodAddress, memcached};
+use ballast_engines::memcached;
 use ballast_gordon::GordonOperator;
 use ballast_memcached::MemcachedOperator;
 use ballast_runtime::{Manager, NoEngine, Options, RunError};
@@ -11,18 +11,20 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::Failure;
 use crate::plan::{Asking, Planner};
 
+pub use ballast_engines::Reach;
+
 /// All of them, to be asked for plans.
-pub fn planners() -> Vec<Box<dyn Planner>> {
+pub fn planners(reach: &Reach) -> Vec<Box<dyn Planner>> {
     vec![
-        Box::new(Asking::new(MemcachedOperator, memcached::Memcached::new(PodAddress))),
+        Box::new(Asking::new(MemcachedOperator, memcached::Memcached::new(reach.clone()))),
         Box::new(Asking::new(GordonOperator, NoEngine)),
     ]
 }
 
 /// All of them, to be run.
-fn manager(client: Client, options: Options) -> Manager {
+fn manager(client: Client, reach: &Reach, options: Options) -> Manager {
     Manager::new(client, options)
-        .register(MemcachedOperator, memcached::Memcached::new(PodAddress))
+        .register(MemcachedOperator, memcached::Memcached::new(reach.clone()))
         .register(GordonOperator, NoEngine)
 }
 
@@ -38,10 +40,10 @@ pub struct Running {
     task: JoinHandle<Result<(), RunError>>,
 }
 
-/// Begins to run them.
-pub fn run(client: Client, options: Options) -> Running {
+/// Begins to run them, as whoever the client is. Pods are reached as is said, which need not be by the same client.
+pub fn run(client: Client, reach: &Reach, options: Options) -> Running {
     let stop = CancellationToken::new();
-    let task = tokio::spawn(manager(client, options).run(stop.clone()));
+    let task = tokio::spawn(manager(client, reach, options).run(stop.clone()));
     Running { stop, task }
 }
 
@@ -73,7 +75,7 @@ mod tests {
     #[test]
     fn what_is_shipped_is_what_is_run() {
         let shipped: Vec<_> = ballast_packaging::parts().into_iter().map(|part| part.resource).collect();
-        let planned: Vec<_> = planners().iter().map(|planner| planner.kind()).collect();
+        let planned: Vec<_> = planners(&Reach::inside()).iter().map(|planner| planner.kind()).collect();
         assert_eq!(shipped, planned);
     }
 }

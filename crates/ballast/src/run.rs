@@ -20,9 +20,9 @@ pub async fn run(run: &Run) -> Result<Stopped, Failure> {
     let Some(connected) = signals.unless(cluster::connect(&run.cluster)).await else {
         return Ok(Stopped::InOrder);
     };
-    let Connected { client, host } = connected?;
+    let Connected { client, host, reach } = connected?;
     tracing::info!(operators = ?operators::names(), namespaces = ?run.namespaces, "starting");
-    let mut running = operators::run(client, Options { host, ..options(run, metrics, health) });
+    let mut running = operators::run(client, &reach, Options { host, ..options(run, metrics, health) });
     match signals.unless(running.ended()).await {
         Some(failure) => Err(failure),
         None => {

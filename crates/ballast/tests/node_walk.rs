@@ -5,133 +5,28 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
+#[path = "support/forward.rs"]
+mod forward;
+#[path = "support/machine.rs"]
+mod machine;
 mod support;
+#[path = "support/user.rs"]
+mod user;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::path::Path;
+use std::process::Command;
 
-use support::{Cluster, Process, eventually, said};
+use forward::Forward;
+use machine::{Traces, kill, node_of, processes, programs, turn};
+use support::{Cluster, eventually, said};
+use user::User;
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 /// What the walk runs.
 const IMAGES: [&str; 2] = ["memcached:1.6.9", "busybox"];
-/// A user that no machine has.
-const PLAIN: u32 = 54_321;
-
-/// Who runs `ballast`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum User {
-    Root,
-    Plain,
-}
-
-impl User {
-    fn is_me() -> Self {
-        if fs::metadata("/proc/self").unwrap().uid() == 0 { User::Root } else { User::Plain }
-    }
-
-    /// Those whom this process can be.
-    fn all() -> Vec<Self> {
-        match Self::is_me() {
-            User::Root => vec![User::Root, User::Plain],
-            User::Plain => {
-                eprintln!("not root: nothing is walked as root here");
-                vec![User::Plain]
-            }
-        }
-    }
-
-    /// A directory of this user's alone, which stays: images are made once.
-    fn home(self) -> PathBuf {
-        let home = open_to_all().join(format!("node-walk-{self:?}").to_lowercase());
-        fs::create_dir_all(&home).unwrap();
-        if self != Self::is_me() {
-            chown(&home, Some(PLAIN), Some(PLAIN)).unwrap();
-        }
-        home
-    }
-
-    /// `ballast` as this user.
-    fn ballast(self) -> Command {
-        let usual = support::ballast();
-        let mut command =
-            Command::new(if self == Self::is_me() { usual.get_program().into() } else { program() });
-        for (name, value) in usual.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        let home = self.home();
-        command
-            .env("HOME", &home)
-            .env_remove("XDG_DATA_HOME")
-            .env_remove("XDG_CACHE_HOME")
-            .current_dir(&home);
-        if self != Self::is_me() {
-            command.uid(PLAIN).gid(PLAIN);
-        }
-        command
-    }
-
-    /// A cluster of this user's, with its images made before: that may take longer than any test waits.
-    fn up(self, flags: &[&str]) -> Cluster {
-        for image in IMAGES {
-            said(self.ballast().args(["image", "pull", image]), "").ok();
-        }
-        let directory = tempfile::tempdir_in(self.home()).unwrap();
-        if self != Self::is_me() {
-            chown(directory.path(), Some(PLAIN), Some(PLAIN)).unwrap();
-        }
-        let kubeconfig = directory.path().join("kubeconfig");
-        let mut command = self.ballast();
-        command.args(["up", "--listen", "127.0.0.1:0"]).args(flags).arg("--kubeconfig").arg(&kubeconfig);
-        let up = Process::start(command);
-        assert_eq!(up.line(), format!("ready: export KUBECONFIG={}", kubeconfig.display()));
-        Cluster { up, kubeconfig, directory }
-    }
-}
-
-fn is_open(path: &Path) -> bool {
-    path.ancestors().all(|part| fs::metadata(part).is_ok_and(|found| found.mode() & 0o001 != 0))
-}
-
-/// A directory that every user can enter.
-fn open_to_all() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    if is_open(target) {
-        return target.to_owned();
-    }
-    let other = std::env::temp_dir().join("ballast-tests");
-    fs::create_dir_all(&other).unwrap();
-    other
-}
-
-/// The program where every user can run it.
-fn program() -> PathBuf {
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_ballast"));
-    if is_open(&built) {
-        return built;
-    }
-    let copy = open_to_all().join(format!("ballast-{}", std::process::id()));
-    if !copy.exists() {
-        fs::copy(built, &copy).unwrap();
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    copy
-}
-
-/// One after the other: each looks at what is left on the machine.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// What memcached answers to a few commands.
 fn talk(mut to: TcpStream) -> String {
@@ -143,126 +38,6 @@ fn talk(mut to: TcpStream) -> String {
 
 fn is_memcached(answer: &str) -> bool {
     answer.starts_with("STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\nVERSION 1.6.")
-}
-
-/// The processes of this machine: number, parent, words.
-fn processes() -> Vec<(u32, u32, String)> {
-    let entries =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    entries
-        .filter_map(|pid: u32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-            Some((pid, parent, String::from_utf8_lossy(&words).replace('\0', " ")))
-        })
-        .collect()
-}
-
-/// A process and all below it.
-fn family(of: u32) -> Vec<(u32, String)> {
-    let all = processes();
-    let mut found = vec![of];
-    let mut at = 0;
-    while at < found.len() {
-        let parent = found[at];
-        found.extend(all.iter().filter(|(_, of, _)| *of == parent).map(|(pid, _, _)| *pid));
-        at += 1;
-    }
-    all.into_iter().filter(|(pid, _, _)| found.contains(pid)).map(|(pid, _, words)| (pid, words)).collect()
-}
-
-fn node_of(up: &Process) -> u32 {
-    let all = processes();
-    let node = all.iter().find(|(_, parent, words)| *parent == up.id() && words.ends_with("node "));
-    node.unwrap_or_else(|| panic!("up has no node: {all:?}")).0
-}
-
-fn programs(up: &Process, name: &str) -> Vec<u32> {
-    let family = family(up.id()).into_iter().filter(|(_, words)| words.starts_with(name));
-    let mut found: Vec<u32> = family.map(|(pid, _)| pid).collect();
-    found.sort_unstable();
-    found
-}
-
-/// What there is on the machine of a cluster: processes, links, cgroups, mounts.
-struct Traces {
-    processes: Vec<u32>,
-    places: Vec<PathBuf>,
-    mounts: String,
-}
-
-impl Traces {
-    fn of(cluster: &Cluster, user: User) -> Self {
-        let processes: Vec<u32> = family(cluster.up.id()).into_iter().map(|(pid, _)| pid).collect();
-        let address = cluster.field("node/ballast", ".status.addresses[0].address");
-        let number: u8 = address.split('.').nth(1).unwrap().parse::<u8>().unwrap() - 244;
-        let mut places = vec![PathBuf::from(format!("/sys/class/net/ballast{number}"))];
-        places.retain(|_| user == User::Root);
-        assert!(places.iter().all(|place| place.exists()), "{places:?}");
-        let groups =
-            processes.iter().filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).ok());
-        for line in groups.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()) {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (tree, path) = (fields.next().unwrap(), fields.next().unwrap());
-            if let Some(at) = path.find("/drydock-") {
-                let end = path[at + 1..].find('/').map_or(path.len(), |length| at + 1 + length);
-                places.push(PathBuf::from(format!("/sys/fs/cgroup/{tree}{}", &path[..end])));
-            }
-        }
-        places.sort();
-        places.dedup();
-        Traces { processes, places, mounts: fs::read_to_string("/proc/self/mounts").unwrap() }
-    }
-
-    /// Nothing of it is left.
-    #[track_caller]
-    fn are_gone(&self) {
-        eventually("no process is left", || {
-            let alive = |pid: &u32| {
-                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-                !stat.is_empty() && !stat.contains(") Z ")
-            };
-            (!self.processes.iter().any(alive)).then_some(())
-        });
-        eventually(&format!("none of {:?} is left", self.places), || {
-            (!self.places.iter().any(|place| place.exists())).then_some(())
-        });
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        assert_eq!(mounts.matches("node-walk").count(), self.mounts.matches("node-walk").count(), "{mounts}");
-    }
-}
-
-/// `kubectl port-forward` to a free port of this machine.
-struct Forward {
-    child: Child,
-    port: u16,
-    /// Read from, or the next line that kubectl prints would be its end.
-    _said: BufReader<ChildStdout>,
-}
-
-impl Forward {
-    fn to(cluster: &Cluster, what: &str, port: u16) -> Self {
-        let mut command = cluster.command();
-        command.args(["port-forward", what, &format!(":{port}")]).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        let port = line.split_whitespace().nth(2).and_then(|address| address.rsplit_once(':')).unwrap().1;
-        Forward { child, port: port.parse().unwrap(), _said: said }
-    }
-
-    fn connect(&self) -> TcpStream {
-        TcpStream::connect(("127.0.0.1", self.port)).unwrap()
-    }
-}
-
-impl Drop for Forward {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// A busybox that says a word and waits: from it the cluster is seen as pods see it.
@@ -298,7 +73,7 @@ fn with_sample(cluster: &Cluster) -> Vec<String> {
 }
 
 fn walk(user: User) {
-    let _turn = alone();
+    let _turn = turn(&IMAGES);
     let mut cluster = user.up(&["--memory"]);
     let addresses = with_sample(&cluster);
     idle(&cluster);
@@ -318,7 +93,7 @@ fn walk(user: User) {
         }
     }
     for what in ["service/memcached-sample", "deployment/memcached-sample"] {
-        let forward = Forward::to(&cluster, what, 11211);
+        let forward = Forward::to(&cluster, what, "11211");
         for _ in 0..2 {
             assert!(is_memcached(&talk(forward.connect())), "through port-forward to {what}");
         }
@@ -399,10 +174,7 @@ fn killed_in_memory(user: User) {
 
 /// Of a cluster that is kept, pods outlive whoever is killed, and end with a stop in order.
 fn killed_and_kept(user: User) {
-    let kept = tempfile::tempdir_in(user.home()).unwrap();
-    if user != User::is_me() {
-        chown(kept.path(), Some(PLAIN), Some(PLAIN)).unwrap();
-    }
+    let kept = user.directory();
     let flags = ["--data-dir", kept.path().to_str().unwrap()];
     let mut cluster = user.up(&flags);
     let addresses = with_sample(&cluster);
@@ -456,18 +228,14 @@ fn memcacheds(directory: &Path) -> Vec<u32> {
     found
 }
 
-fn kill(pid: u32) {
-    said(Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]), "").ok();
-}
-
 #[test]
 fn a_killed_process_of_a_cluster_in_memory_leaves_nothing() {
-    let _turn = alone();
+    let _turn = turn(&IMAGES);
     User::all().into_iter().for_each(killed_in_memory);
 }
 
 #[test]
 fn a_killed_process_of_a_kept_cluster_leaves_its_pods_to_the_next() {
-    let _turn = alone();
+    let _turn = turn(&IMAGES);
     User::all().into_iter().for_each(killed_and_kept);
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use ballast::operators::{self, Reach};
 use ballast_memcached::{Memcached, MemcachedSpec};
 use ballast_packaging::{NAMESPACE, SERVICE_ACCOUNT};
 use ballast_runtime::Options;
@@ -32,7 +33,7 @@ pub async fn on_drydock(count: usize, quiet: u64, table: &mut Table) -> Result<(
     let drydock = Drydock::builder().requests(count * 100).start().await?;
     let operator = Identity::service_account(NAMESPACE, SERVICE_ACCOUNT, "");
     ballast::up::install(&drydock.client(), ballast_packaging::foundation()).await?;
-    let manager = ballast::operators::run(drydock.client_as(operator.clone()), Options::default());
+    let manager = operators::run(drydock.client_as(operator.clone()), &Reach::inside(), Options::default());
     let seconds = create_and_wait(&drydock.client(), "default", count).await?;
     settle(&drydock, &operator).await;
     let asked = asked(&drydock, &operator);
@@ -54,7 +55,7 @@ pub async fn on_drydock(count: usize, quiet: u64, table: &mut Table) -> Result<(
 pub async fn on_real(kubeconfig: &Path, count: usize, table: &mut Table) -> Result<()> {
     let client = real(kubeconfig).await?;
     ballast::up::install(&client, ballast_packaging::foundation()).await?;
-    let manager = ballast::operators::run(client.clone(), Options::default());
+    let manager = operators::run(client.clone(), &Reach::outside(client.clone()), Options::default());
     let seconds = create_and_wait(&client, "default", count).await?;
     let version = client.apiserver_version().await?.git_version;
     table.row(row(&format!("Kubernetes {version}"), count, seconds, "".into(), "200 per second"));

@@ -3,10 +3,13 @@
 use std::{io, net::IpAddr};
 
 use futures::future::BoxFuture;
+use kube::Client;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
+
+use crate::PortForward;
 
 /// Where to: a port of a pod. Some dialers go by the address, others by the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +50,37 @@ pub enum DialError {
 pub trait Dialer: Send + Sync + 'static {
     /// A connection to a port of a pod.
     fn dial<'a>(&'a self, to: &'a Place) -> BoxFuture<'a, Result<Connection, DialError>>;
+}
+
+/// How pods are reached from where this process is. That is known, never tried out: seen from elsewhere a pod's
+/// address may be another machine's, and what that one says, or refuses, would be taken for the pod's.
+#[derive(Clone)]
+pub enum Reach {
+    /// By address: this process is in the cluster's network.
+    Address(PodAddress),
+    /// Through the API: it is somewhere else.
+    Forward(PortForward),
+}
+
+impl Reach {
+    /// From inside the cluster's network.
+    pub fn inside() -> Self {
+        Reach::Address(PodAddress)
+    }
+
+    /// From wherever this client reaches the API.
+    pub fn outside(client: Client) -> Self {
+        Reach::Forward(PortForward::new(client))
+    }
+}
+
+impl Dialer for Reach {
+    fn dial<'a>(&'a self, to: &'a Place) -> BoxFuture<'a, Result<Connection, DialError>> {
+        match self {
+            Reach::Address(by_address) => by_address.dial(to),
+            Reach::Forward(by_forward) => by_forward.dial(to),
+        }
+    }
 }
 
 /// Goes to the pod's address, for whoever is in the cluster's network.

@@ -1,6 +1,6 @@
 //! memcached's text protocol, as far as it takes to know that a server serves: `version` and `stats`.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use ballast_memcached::{Ask, Stats, Told};
 use ballast_operator::{Action, Answer, Class, Failure, Question};
@@ -51,6 +51,7 @@ impl<D: Dialer> Memcached<D> {
         match timeout(WITHIN, converse(connection)).await {
             Ok(Ok((version, stats))) => Told::Serves { version, stats },
             Ok(Err(Misheard::HungUp)) => Told::Refuses,
+            Ok(Err(Misheard::Lost(why))) => Told::Unreachable { why },
             Ok(Err(Misheard::NotUnderstood(said))) => Told::Babbles { said },
             Err(_) => Told::Silent,
         }
@@ -87,14 +88,28 @@ impl<D: Dialer> Engine for Memcached<D> {
 enum Misheard {
     /// The connection ended.
     HungUp,
+    /// The way to it ended, by this: of who is there nothing is known.
+    Lost(String),
     /// This was said instead.
     NotUnderstood(String),
 }
 
+impl From<io::Error> for Misheard {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
+        match error.kind() {
+            HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut => {
+                Misheard::Lost(error.to_string())
+            }
+            _ => Misheard::HungUp,
+        }
+    }
+}
+
 async fn converse(connection: Connection) -> Result<(String, Stats), Misheard> {
     let mut connection = BufReader::new(connection);
-    connection.write_all(b"version\r\nstats\r\n").await.map_err(|_| Misheard::HungUp)?;
-    connection.flush().await.map_err(|_| Misheard::HungUp)?;
+    connection.write_all(b"version\r\nstats\r\n").await?;
+    connection.flush().await?;
     let line = line(&mut connection).await?;
     let version = match line.strip_prefix("VERSION ") {
         Some(version) if !version.trim().is_empty() => version.trim().to_owned(),
@@ -130,7 +145,8 @@ async fn stats(connection: &mut BufReader<Connection>) -> Result<Stats, Misheard
 async fn line(connection: &mut BufReader<Connection>) -> Result<String, Misheard> {
     let mut bytes = Vec::new();
     let limit = LONGEST_LINE as u64;
-    if connection.take(limit).read_until(b'\n', &mut bytes).await.is_err() || bytes.is_empty() {
+    connection.take(limit).read_until(b'\n', &mut bytes).await?;
+    if bytes.is_empty() {
         return Err(Misheard::HungUp);
     }
     let text = String::from_utf8_lossy(&bytes);

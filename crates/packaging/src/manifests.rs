@@ -26,11 +26,13 @@ pub fn foundation() -> Vec<Value> {
     objects
 }
 
-/// The [`foundation`], the operators themselves and a Service for their metrics.
+/// The [`foundation`], the operators themselves, a budget that keeps one of them through a drain, and a Service for
+/// their metrics.
 #[must_use]
 pub fn manifests(deploy: &Deploy) -> Vec<Value> {
     let mut objects = foundation();
     objects.push(deployment(deploy));
+    objects.push(disruption_budget());
     objects.push(metrics_service());
     objects
 }
@@ -41,11 +43,18 @@ fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 }
 
+/// The labels by which the operators' pods are known.
+fn selector() -> Value {
+    json!({"app.kubernetes.io/name": "ballast", "app.kubernetes.io/component": "operators"})
+}
+
+/// No priority class is named: the built-in ones are kept from namespaces like this one on some clusters.
 fn deployment(deploy: &Deploy) -> Value {
-    let selector = json!({"app.kubernetes.io/name": "ballast", "app.kubernetes.io/component": "operators"});
-    let mut environment = vec![
-        json!({"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}),
-    ];
+    let selector = selector();
+    let field =
+        |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let mut environment =
+        vec![field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")];
     if !deploy.watch.is_empty() {
         environment.push(json!({"name": "WATCH_NAMESPACE", "value": deploy.watch.join(",")}));
     }
@@ -60,7 +69,19 @@ fn deployment(deploy: &Deploy) -> Value {
                 "spec": {
                     "serviceAccountName": SERVICE_ACCOUNT,
                     "terminationGracePeriodSeconds": 30,
-                    "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+                    "securityContext": {
+                        "runAsNonRoot": true,
+                        "runAsUser": 65532,
+                        "runAsGroup": 65532,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    // On two nodes where there are two: the copy that stands by is for when a node fails.
+                    "topologySpreadConstraints": [{
+                        "maxSkew": 1,
+                        "topologyKey": "kubernetes.io/hostname",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": selector},
+                    }],
                     "containers": [{
                         "name": "ballast",
                         "image": deploy.image,
@@ -86,12 +107,21 @@ fn deployment(deploy: &Deploy) -> Value {
     })
 }
 
+/// What is unavailable is counted, not what is available: of a single copy a drain would never end.
+fn disruption_budget() -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "ballast", "namespace": NAMESPACE, "labels": labels()},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector()}},
+    })
+}
+
 fn metrics_service() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "ballast-metrics", "namespace": NAMESPACE, "labels": labels()},
         "spec": {
-            "selector": {"app.kubernetes.io/name": "ballast", "app.kubernetes.io/component": "operators"},
+            "selector": selector(),
             "ports": [{"name": "metrics", "port": 8080, "targetPort": "metrics"}],
         },
     })
@@ -137,9 +167,32 @@ mod tests {
         let objects =
             manifests(&Deploy { image: "i".into(), replicas: 1, watch: vec!["a".into(), "b".into()] });
         let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
-        assert_eq!(
-            deployment["spec"]["template"]["spec"]["containers"][0]["env"][1],
-            json!({"name": "WATCH_NAMESPACE", "value": "a,b"})
-        );
+        let environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array().unwrap();
+        assert!(environment.contains(&json!({"name": "WATCH_NAMESPACE", "value": "a,b"})), "{environment:?}");
+    }
+
+    #[test]
+    fn the_deployment_is_this() {
+        let objects = shipped();
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap().clone();
+        insta::assert_snapshot!(yaml(&[deployment]).unwrap());
+    }
+
+    #[test]
+    fn whatever_selects_the_operators_selects_their_pods() {
+        let objects = shipped();
+        let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap()["spec"].clone();
+        let pods = &of("Deployment")["template"]["metadata"]["labels"];
+        assert_eq!(pods, &of("Deployment")["selector"]["matchLabels"]);
+        assert_eq!(pods, &of("PodDisruptionBudget")["selector"]["matchLabels"]);
+        assert_eq!(pods, &of("Service")["selector"]);
+    }
+
+    #[test]
+    fn the_operators_may_not_reach_into_pods() {
+        let rules = serde_json::to_string(&rules(&parts())).unwrap();
+        for subresource in ["exec", "attach", "portforward", "secrets"] {
+            assert!(!rules.contains(subresource), "{rules}");
+        }
     }
 }

@@ -61,6 +61,8 @@ pub enum Report {
         pods: String,
         /// Whether this machine reaches them.
         reachable: bool,
+        /// Whether it reaches Services by their addresses.
+        services: bool,
         /// Whether it runs as the machine's root.
         root: bool,
     },

@@ -9,7 +9,7 @@ use drydock_node::{ImageError, Images};
 use serde::{Deserialize, Serialize};
 
 /// What is asked.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Question {
     /// The image's name.
     pub image: String,
@@ -18,7 +18,7 @@ pub struct Question {
 }
 
 /// What is answered.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// It is there.

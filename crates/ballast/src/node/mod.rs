@@ -7,8 +7,8 @@
 //! ```
 //!
 //! **What always holds.** The node has a network of its own. It is as alive as the one who started it: when its
-//! standard input ends, it does. Told to stop it leaves nothing; left alone, it leaves the pods of a cluster that
-//! is kept to the next node, and nothing of one that is not.
+//! standard input ends, it does. Told to stop it has its pods end and leaves nothing; left alone, it leaves the pods
+//! of a cluster that is kept to the next node, and nothing of one that is not.
 //!
 //! **Not here.** Everything that a node does: that is in the node's own rooms.
 
@@ -38,6 +38,8 @@ use images::Made;
 
 /// An earlier node of the same cluster may still be ending: it ends within this.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// What containers get at most to end by themselves when the cluster stops, all at once.
+const GRACE: Duration = Duration::from_secs(5);
 /// How often to look whether it has.
 const LOOK: Duration = Duration::from_millis(20);
 /// Clusters of root's that run on one machine at a time; each has a link and a range of its own.
@@ -118,7 +120,7 @@ async fn attend(
         ..Options::new(&handover.name, client.clone(), host.clone(), Arc::new(images), &handover.files)
     };
     let node = Node::start(options).what("the node can't start")?;
-    let registered = node.registered();
+    let (registered, ender) = (node.registered(), node.ender());
     let stop = CancellationToken::new();
     let _ends = stop.clone().drop_guard();
     let network = NetworkOptions {
@@ -132,6 +134,7 @@ async fn attend(
     let ready = Report::Ready {
         pods: host.range().to_string(),
         reachable: host.machine_address().is_some(),
+        services: host.has_services_route(),
         root: abilities.root,
     };
     tokio::spawn(async move {
@@ -149,6 +152,9 @@ async fn attend(
             Err(Failure::new("the node ended by itself"))
         }
     };
+    if matches!(end, Ok(End::Told)) {
+        ender.end(GRACE).await;
+    }
     stop.cancel();
     if end.is_ok() {
         let _ = tokio::join!(network, pods);

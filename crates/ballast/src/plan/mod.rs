@@ -12,6 +12,7 @@ mod report;
 
 use std::collections::BTreeSet;
 
+use ballast_engines::Reach;
 use ballast_operator::{KindRef, Operator, settle};
 use ballast_runtime::{Engine, look_at};
 use drydock::Drydock;
@@ -24,7 +25,10 @@ use crate::configuration::Plan;
 use crate::failure::{Explain as _, Failure};
 use crate::operators;
 use crate::up::install;
-use crate::{cluster, terminal::Colour};
+use crate::{
+    cluster::{self, Connected},
+    terminal::Colour,
+};
 
 pub use documents::Document;
 pub use report::{Outcome, Report, Shown};
@@ -77,14 +81,14 @@ pub async fn plan(plan: &Plan) -> Result<Planned, Failure> {
     let now = Timestamp::now();
     let mut planned = match &plan.cluster {
         Some(cluster) => {
-            let client = cluster::connect(cluster).await?.client;
+            let Connected { client, reach, .. } = cluster::connect(cluster).await?;
             settle_namespaces(&mut all, plan.namespace.as_deref().unwrap_or(client.default_namespace()));
-            plan_all(&client, &all, now).await
+            plan_all(&client, &reach, &all, now).await
         }
         None => {
             settle_namespaces(&mut all, plan.namespace.as_deref().unwrap_or("default"));
             let empty = empty_cluster(&all).await?;
-            let planned = plan_all(&empty.client(), &all, now).await;
+            let planned = plan_all(&empty.client(), &Reach::outside(empty.client()), &all, now).await;
             empty.shutdown().await;
             planned
         }
@@ -116,8 +120,8 @@ async fn empty_cluster(all: &[Document]) -> Result<Drydock, Failure> {
     Ok(drydock)
 }
 
-async fn plan_all(client: &Client, all: &[Document], now: Timestamp) -> Planned {
-    let planners = operators::planners();
+async fn plan_all(client: &Client, reach: &Reach, all: &[Document], now: Timestamp) -> Planned {
+    let planners = operators::planners(reach);
     let mut planned = Planned::default();
     for document in all {
         match plan_one(client, &planners, document, now).await {

@@ -1,10 +1,15 @@
 //! Images for the node, made here: this process reaches package archives, the node does not.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use drydock_images::{Progress, Pull, Store};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
@@ -15,16 +20,48 @@ use crate::terminal::say;
 /// How often, in milliseconds, a person who waits is told how far it is.
 const SAID: u64 = 1000;
 
+/// Who makes images: each once at a time, however many wait for it.
+struct Maker {
+    store: Store,
+    busy: Mutex<HashMap<Question, Shared<BoxFuture<'static, Answer>>>>,
+}
+
+impl Maker {
+    async fn make(self: Arc<Self>, question: Question) -> Answer {
+        let making =
+            self.busy.lock().entry(question.clone()).or_insert_with(|| self.begin(&question)).clone();
+        let answer = making.clone().await;
+        let mut busy = self.busy.lock();
+        if busy.get(&question).is_some_and(|newer| newer.ptr_eq(&making)) {
+            busy.remove(&question);
+        }
+        answer
+    }
+
+    fn begin(&self, question: &Question) -> Shared<BoxFuture<'static, Answer>> {
+        let (store, question) = (self.store.clone(), question.clone());
+        let work = tokio::task::spawn_blocking(move || make(&store, &question));
+        let answer = async {
+            work.await.unwrap_or_else(|error| Answer::Failed {
+                reason: "ErrImagePull".to_owned(),
+                message: error.to_string(),
+            })
+        };
+        answer.boxed().shared()
+    }
+}
+
 /// Makes what is asked for until it is dropped.
 pub async fn serve(listener: UnixListener, store: Store) {
+    let maker = Arc::new(Maker { store, busy: Mutex::default() });
     let mut callers = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let store = store.clone();
+                    let maker = Arc::clone(&maker);
                     callers.spawn(async move {
-                        if let Err(error) = answer(stream, store).await {
+                        if let Err(error) = answer(stream, maker).await {
                             tracing::debug!(%error, "the node asked for an image and went away");
                         }
                     });
@@ -39,12 +76,11 @@ pub async fn serve(listener: UnixListener, store: Store) {
     }
 }
 
-async fn answer(mut stream: UnixStream, store: Store) -> io::Result<()> {
+async fn answer(mut stream: UnixStream, maker: Arc<Maker>) -> io::Result<()> {
     let (input, mut output) = stream.split();
     let mut line = String::new();
     BufReader::new(input).read_line(&mut line).await?;
-    let question: Question = serde_json::from_str(&line)?;
-    let made = tokio::task::spawn_blocking(move || make(&store, &question)).await?;
+    let made = maker.make(serde_json::from_str(&line)?).await;
     output.write_all(format!("{}\n", serde_json::to_string(&made)?).as_bytes()).await
 }
 
@@ -52,8 +88,9 @@ fn make(store: &Store, question: &Question) -> Answer {
     let image = question.image.trim_start_matches("docker.io/").trim_start_matches("library/");
     let pull = if question.again { Pull::Always } else { Pull::IfNotPresent };
     let began = Instant::now();
-    let last = AtomicU64::new(0);
+    let (last, works) = (AtomicU64::new(0), AtomicBool::new(false));
     let said = |progress: &Progress| {
+        works.fetch_or(*progress != Progress::Waiting, Ordering::Relaxed);
         let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let before = last.load(Ordering::Relaxed);
         if before == 0 || now - before >= SAID {
@@ -63,7 +100,7 @@ fn make(store: &Store, question: &Question) -> Answer {
     };
     match store.resolve_image(&question.image, pull, &said) {
         Ok(resolved) => {
-            if last.load(Ordering::Relaxed) > 0 {
+            if works.load(Ordering::Relaxed) {
                 let seconds = began.elapsed().as_secs_f64();
                 say(format_args!("image {image}: made in {seconds:.1} s, {} MB", resolved.bytes / 1_000_000));
             }

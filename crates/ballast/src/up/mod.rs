@@ -13,6 +13,7 @@ mod node;
 
 use std::time::Duration;
 
+use ballast_engines::Reach;
 use ballast_runtime::Options;
 use drydock::{Drydock, Identity, OpenError, StartError};
 use kube::api::DynamicObject;
@@ -107,7 +108,7 @@ async fn open(
         let ground = Ground::take(&up.place, &pods.passing)?;
         way.leads_to(ground.sockets());
         let store = image::store(environment, pods.strict_images)?;
-        Attended::start(drydock, ground, store, pods.strict_images).await.map(Some)
+        Attended::start(drydock, ground, store, pods).await.map(Some)
     };
     let account = async {
         match up.operators {
@@ -118,8 +119,18 @@ async fn open(
     let (account, node) = tokio::try_join!(account, node)?;
     let kubeconfig = kubeconfig::write(drydock, &up.kubeconfig)?;
     // The default options open no ports: the API's is the only one.
-    let operators = account.map(|account| operators::run(drydock.client_as(account), Options::default()));
+    let operators = account.map(|account| {
+        operators::run(drydock.client_as(account), &reach(drydock, node.as_ref()), Options::default())
+    });
     Ok((operators, node, kubeconfig))
+}
+
+/// How the operators' questions get to pods. What leads there where addresses do not is no permission of theirs.
+fn reach(drydock: &Drydock, node: Option<&Attended>) -> Reach {
+    match node {
+        Some(node) if node.is_reachable() => Reach::inside(),
+        _ => Reach::outside(drydock.client()),
+    }
 }
 
 /// In order: first those who ask, then the one who answers. The kubeconfig goes last.

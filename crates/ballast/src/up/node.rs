@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ground::Ground;
 use super::images;
+use crate::configuration::Pods;
 use crate::failure::{Explain as _, Failure};
 use crate::node::handover::{Handover, Report, Sockets};
 use crate::terminal::say;
@@ -66,6 +67,7 @@ impl Nodes for Way {
 
 /// A node that is looked after.
 pub struct Attended {
+    reachable: bool,
     stop: CancellationToken,
     task: JoinHandle<()>,
     /// Held until the node has ended.
@@ -81,7 +83,7 @@ impl Attended {
         drydock: &Drydock,
         ground: Ground,
         store: drydock_images::Store,
-        strict_images: bool,
+        pods: &Pods,
     ) -> Result<Self, Failure> {
         admit(drydock).await.what("can't give the node its permissions")?;
         let sockets = ground.sockets();
@@ -100,17 +102,22 @@ impl Attended {
             files: ground.files(),
             services: SERVICES.parse().map_err(Failure::new)?,
             kept: ground.kept(),
-            strict_images,
+            strict_images: pods.strict_images,
         };
         let line = handover.to_line().what("the node's directories")?;
         let (ready, came_up) = oneshot::channel();
-        let task = tokio::spawn(attend(line, stop.clone(), ready));
-        let attended = Attended { stop, task, _ground: ground };
+        let how = Start { flags: pods.log_flags.clone(), handover: line };
+        let task = tokio::spawn(attend(how, stop.clone(), ready));
         match came_up.await {
-            Ok(Ok(())) => Ok(attended),
+            Ok(Ok(reachable)) => Ok(Attended { reachable, stop, task, _ground: ground }),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::new("the node was not started")),
         }
+    }
+
+    /// Whether the addresses of its pods lead there from this machine.
+    pub fn is_reachable(&self) -> bool {
+        self.reachable
     }
 
     /// Ends the node and its pods.
@@ -142,18 +149,27 @@ struct Life {
     failed: Option<String>,
 }
 
-async fn attend(line: String, stop: CancellationToken, ready: oneshot::Sender<Result<(), Failure>>) {
+/// Whether pods are reachable, or why there is no node.
+type CameUp = Result<bool, Failure>;
+
+/// How a node is started.
+struct Start {
+    flags: Vec<String>,
+    handover: String,
+}
+
+async fn attend(how: Start, stop: CancellationToken, ready: oneshot::Sender<CameUp>) {
     let mut ready = Some(ready);
     let mut pause = AGAIN[0];
     loop {
         let began = Instant::now();
-        let life = live(&line, &stop, &mut ready).await;
+        let life = live(&how, &stop, &mut ready).await;
         if stop.is_cancelled() {
             return;
         }
         let said = match &life {
             Ok(Life { failed: Some(message), .. }) => message.clone(),
-            Ok(Life { ended, .. }) => how(*ended),
+            Ok(Life { ended, .. }) => end_of(*ended),
             Err(failure) => failure.to_string(),
         };
         if let Some(ready) = ready.take() {
@@ -171,7 +187,7 @@ async fn attend(line: String, stop: CancellationToken, ready: oneshot::Sender<Re
     }
 }
 
-fn how(ended: ExitStatus) -> String {
+fn end_of(ended: ExitStatus) -> String {
     match (ended.signal(), ended.code()) {
         (Some(signal), _) => format!("by signal {signal}"),
         (_, Some(code)) => format!("with code {code}"),
@@ -180,14 +196,15 @@ fn how(ended: ExitStatus) -> String {
 }
 
 async fn live(
-    line: &str,
+    start: &Start,
     stop: &CancellationToken,
-    ready: &mut Option<oneshot::Sender<Result<(), Failure>>>,
+    ready: &mut Option<oneshot::Sender<CameUp>>,
 ) -> Result<Life, Failure> {
     // This very program, also where its file has been moved or replaced.
     let mut child = Command::new("/proc/self/exe")
         .arg0("ballast")
         .arg("node")
+        .args(&start.flags)
         // Of its own: what a terminal sends to all of a group is for this process to pass on.
         .process_group(0)
         .stdin(Stdio::piped())
@@ -197,17 +214,17 @@ async fn live(
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Failure::new("the node has no input or no output"));
     };
-    input.write_all(line.as_bytes()).await.what("can't tell the node anything")?;
+    input.write_all(start.handover.as_bytes()).await.what("can't tell the node anything")?;
     let mut lines = BufReader::new(output).lines();
     let mut failed = None;
     let mut told = false;
     loop {
         tokio::select! {
             said = lines.next_line() => match said.ok().flatten().map(|line| serde_json::from_str(&line)) {
-                Some(Ok(Report::Ready { pods, reachable, root })) => {
-                    say(describe(&pods, reachable, root));
+                Some(Ok(Report::Ready { pods, reachable, services, root })) => {
+                    say(describe(&pods, reachable, services, root));
                     if let Some(ready) = ready.take() {
-                        let _ = ready.send(Ok(()));
+                        let _ = ready.send(Ok(reachable));
                     }
                 }
                 Some(Ok(Report::Failed { message })) => failed = Some(message),
@@ -238,11 +255,14 @@ async fn end(mut child: Child) -> io::Result<ExitStatus> {
     }
 }
 
-fn describe(pods: &str, reachable: bool, root: bool) -> String {
-    let how = match (root, reachable) {
-        (true, true) => "reached from this machine, like Services",
-        (true, false) => "not reached from this machine",
-        (false, _) => "in a network of their own, without root; kubectl port-forward leads there",
+fn describe(pods: &str, reachable: bool, services: bool, root: bool) -> String {
+    let how = match (root, reachable, services) {
+        (true, true, true) => "reached from this machine, like Services",
+        (true, true, false) => {
+            "reached from this machine; its Services are not, another cluster here has their addresses"
+        }
+        (true, false, _) => "not reached from this machine",
+        (false, ..) => "in a network of their own, without root; kubectl port-forward leads there",
     };
     format!("node {NAME}: pods at {pods}, {how}")
 }

@@ -81,7 +81,8 @@ pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-fn kubectl_program() -> &'static Path {
+/// The kubectl that the tests use; had on the first call.
+pub fn kubectl_program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| said(&mut Command::new(root().join("hack/kubectl")), "").ok().trim().into())
 }

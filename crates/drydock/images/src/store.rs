@@ -259,8 +259,7 @@ impl Store {
     /// When the disk, or the list of processes, can't be read.
     pub fn in_use(&self) -> Result<BTreeSet<ImageId>, Error> {
         let processes = Path::new("/proc");
-        let ids: Vec<ImageId> =
-            self.inner.layout.records()?.into_iter().map(|record| record.id).collect();
+        let ids: Vec<ImageId> = self.inner.layout.records()?.into_iter().map(|record| record.id).collect();
         let mut in_use = BTreeSet::new();
         for process in at(processes, std::fs::read_dir(processes))?.flatten() {
             // A process that is gone, or somebody else's, has no mounts of ours.

@@ -42,6 +42,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drydock_sandbox::Host;
 use futures::StreamExt;
@@ -65,6 +66,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// How many pods a kubelet takes where nothing is said.
 const PODS: u32 = 110;
+/// How many processes a pod may have where nothing is said: more than any program has that does not run away.
+const PROCESSES: u64 = 4096;
+/// A status that says how a pod ended is written within this.
+const WRITTEN: Duration = Duration::from_secs(1);
 /// Images that are made at the same time: more would only share the same disk and the same line.
 const PULLS: usize = 4;
 
@@ -87,6 +92,8 @@ pub struct Options {
     pub cluster_domain: String,
     /// How many pods it takes.
     pub max_pods: u32,
+    /// How many processes and threads each of them has at most, where the machine holds such limits.
+    pub max_processes: u64,
     /// Further labels of the node.
     pub labels: BTreeMap<String, String>,
     /// Where the API server asks for logs and the like.
@@ -122,6 +129,7 @@ impl Options {
             cluster_dns: None,
             cluster_domain: "cluster.local".to_owned(),
             max_pods: PODS,
+            max_processes: PROCESSES,
             labels: BTreeMap::new(),
             server: None,
             clock: Arc::new(Timestamp::now),
@@ -171,6 +179,7 @@ pub(crate) struct Shared {
     pub logs: PathBuf,
     pub cluster: Cluster,
     pub max_pods: u32,
+    pub max_processes: u64,
     pub labels: BTreeMap<String, String>,
     pub clock: Clock,
     pub machine: Machine,
@@ -180,6 +189,8 @@ pub(crate) struct Shared {
     pub registered: watch::Sender<bool>,
     /// All Services, as last seen.
     pub services: reflector::Store<Service>,
+    /// How long containers have when the node stops and takes its pods with it.
+    pub halting: watch::Sender<Option<Duration>>,
     /// The workers' tasks, waited for when the node stops.
     pub workers: TaskTracker,
     /// The pods' workers, by uid.
@@ -244,11 +255,13 @@ impl Node {
                 machine_resolver: std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
             },
             max_pods: options.max_pods,
+            max_processes: options.max_processes,
             labels: options.labels,
             clock: options.clock,
             recorder,
             pulls: tokio::sync::Semaphore::new(PULLS),
             registered: watch::Sender::new(false),
+            halting: watch::Sender::new(None),
             workers: TaskTracker::new(),
             services: seen,
             pods: Mutex::new(BTreeMap::new()),
@@ -268,8 +281,13 @@ impl Node {
         }
     }
 
-    /// Runs until it is told to stop. Pods are left as they are: whoever opened the host closes it, or leaves
-    /// them to the next run.
+    /// Who can end the pods of the running node.
+    pub fn ender(&self) -> Ender {
+        Ender { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Runs until it is told to stop. Pods are left as they are: whoever opened the host has them ended before by
+    /// [`Ender`] and closes it, or leaves them to the next run.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { shared, events, services, listener, adopted } = self;
         let server = async {
@@ -292,6 +310,23 @@ impl Node {
         shared.pods.lock().clear();
         shared.workers.close();
         shared.workers.wait().await;
+    }
+}
+
+/// Ends the pods of a node that runs, before it is told to stop.
+pub struct Ender {
+    shared: Arc<Shared>,
+}
+
+impl Ender {
+    /// Asks all containers to end, as their pods say but within a time that is the same for all, and has the API
+    /// told how they did. From here on the node begins nothing. Whatever is left then ends with the host.
+    pub async fn end(self, limit: Duration) {
+        self.shared.halting.send_replace(Some(limit));
+        self.shared.workers.close();
+        if tokio::time::timeout(limit + WRITTEN, self.shared.workers.wait()).await.is_err() {
+            tracing::warn!("not all containers ended when they were asked to");
+        }
     }
 }
 

@@ -198,7 +198,7 @@ impl Container {
         let way_in = files.into_iter().next();
         let terminal = way_in.as_ref().map(OwnedFd::try_clone).transpose().map_err(failed())?;
         let stdin = way_in.map(pipe::Sender::from_owned_fd_unchecked).transpose().map_err(failed())?;
-        Ok(Attached { stdin, terminal, stream: line.into_stream() })
+        Ok(Attached { stdin, terminal: Terminal(terminal), stream: line.into_stream() })
     }
 }
 
@@ -289,8 +289,24 @@ impl Exec {
 pub struct Attached {
     /// What the container reads, when it reads at all.
     pub stdin: Option<pipe::Sender>,
-    terminal: Option<OwnedFd>,
+    /// Its terminal.
+    pub terminal: Terminal,
     stream: UnixStream,
+}
+
+/// The terminal of a program, where it has one.
+#[derive(Default)]
+pub struct Terminal(Option<OwnedFd>);
+
+impl Terminal {
+    /// Tells it how large it is shown. Without one, nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
+        resize(self.0.as_ref(), columns, rows)
+    }
 }
 
 /// What a container wrote.
@@ -311,15 +327,6 @@ impl Attached {
     pub async fn next(&mut self) -> io::Result<Option<Piece>> {
         let piece = attach::piece(&mut self.stream).await?;
         Ok(piece.map(|(complaint, bytes)| if complaint { Piece::Err(bytes) } else { Piece::Out(bytes) }))
-    }
-
-    /// Tells the container's terminal how large it is shown. Without one, an error.
-    ///
-    /// # Errors
-    ///
-    /// When the container has no terminal.
-    pub fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
-        resize(self.terminal.as_ref(), columns, rows)
     }
 }
 

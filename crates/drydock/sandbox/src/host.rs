@@ -180,6 +180,11 @@ impl Host {
         self.inner.uplink.as_ref().map(|_| network::machine_address(self.inner.range))
     }
 
+    /// Whether the machine sends what goes to services here. Of several hosts on a machine, the first has them.
+    pub fn has_services_route(&self) -> bool {
+        self.inner.uplink.as_ref().is_some_and(|uplink| uplink.services)
+    }
+
     /// Connects to an address of the machine, its loopback included, from outside the node's network.
     ///
     /// # Errors
@@ -322,14 +327,14 @@ fn join(
             continue;
         }
         record.pod_cidr = pod_cidr;
-        record.uplink = uplink.clone().map(|name| UplinkRecord { name, index: None });
+        record.uplink = uplink.clone().map(|name| UplinkRecord { name, index: None, services: false });
         write(record)?;
         let bridge =
             network::bridge(BRIDGE, pod_cidr, services).map_err(Error::machine("making the pods' bridge"))?;
         let Some(name) = uplink else { return Ok(bridge) };
         match network::uplink(&name, bridge, pod_cidr, services, outside) {
-            Ok(index) => {
-                record.uplink = Some(UplinkRecord { name, index: Some(index) });
+            Ok((index, services)) => {
+                record.uplink = Some(UplinkRecord { name, index: Some(index), services });
                 write(record)?;
                 return Ok(bridge);
             }

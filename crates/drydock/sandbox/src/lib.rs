@@ -67,7 +67,7 @@ pub use abilities::{Abilities, Ability};
 pub use config::{
     Cidr, ContainerConfig, ExecConfig, Exit, Limits, Mount, MountKind, PodConfig, Rlimit, Usage,
 };
-pub use container::{Attached, Container, Exec, Piece, Reader, Streams};
+pub use container::{Attached, Container, Exec, Piece, Reader, Streams, Terminal};
 pub use enter::{EnterError, Entered, Entry, Users, enter, hook};
 pub use error::{Error, StartError};
 pub use host::{Host, Network, Options};

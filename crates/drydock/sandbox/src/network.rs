@@ -61,34 +61,34 @@ pub(crate) fn has_link(name: &str, outside: &OwnedFd) -> io::Result<bool> {
     inside(outside, || Ok(Netlink::open()?.index(name)?.is_some()))?
 }
 
-/// Joins the machine to the bridge, and sends what goes to services over the same link. Gives back its number.
+/// Joins the machine to the bridge, and sends what goes to services over the same link, unless another node of
+/// this machine has them. Gives back the link's number, and whether services are reached.
 pub(crate) fn uplink(
     name: &str,
     bridge: u32,
     range: Cidr,
     services: Option<Cidr>,
     outside: &OwnedFd,
-) -> io::Result<u32> {
+) -> io::Result<(u32, bool)> {
     let node = Netlink::open()?;
     if node.index(INNER_END)?.is_none() {
         node.add_veth(INNER_END, bridge, name, outside)?;
     } else {
-        // An earlier run's, still up.
-        return inside(outside, || Netlink::open()?.must_index(name))?;
+        // An earlier run's, still up; of its route nothing is known.
+        return inside(outside, || Ok((Netlink::open()?.must_index(name)?, false)))?;
     }
     inside(outside, || {
         let machine = Netlink::open()?;
         let index = machine.must_index(name)?;
         machine.add_address(index, machine_address(range), range.prefix)?;
         machine.up(index)?;
-        if services.is_some() {
-            match machine.add_route(services, node_address(range), index) {
-                // Another node of this machine has the same services' addresses, and had them first.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                other => other?,
-            }
-        }
-        Ok(index)
+        let reached = match services.map(|_| machine.add_route(services, node_address(range), index)) {
+            // Another node of this machine has the same services' addresses, and had them first.
+            Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Some(other) => other.map(|()| true)?,
+            None => false,
+        };
+        Ok((index, reached))
     })?
 }
 

@@ -41,6 +41,9 @@ pub(crate) struct HostRecord {
 pub(crate) struct UplinkRecord {
     pub name: String,
     pub index: Option<u32>,
+    /// What the machine sends to services goes over it.
+    #[serde(default)]
+    pub services: bool,
 }
 
 /// One pod.

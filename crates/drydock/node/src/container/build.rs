@@ -15,8 +15,6 @@ use crate::pods::quality;
 use crate::quantity;
 use crate::volumes::Prepared;
 
-/// How many processes a container may have where nothing else bounds them.
-const PROCESSES: u64 = 4096;
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Everything a container is made from.
@@ -35,6 +33,7 @@ pub(crate) struct Materials<'a> {
     /// The pod's hosts file.
     pub hosts: PathBuf,
     pub machine_memory: u64,
+    pub max_processes: u64,
 }
 
 /// Why a container can't be made.
@@ -93,7 +92,7 @@ pub(crate) fn build(materials: Materials<'_>) -> Result<ContainerConfig, Refused
         no_new_privileges: context.and_then(|context| context.allow_privilege_escalation) == Some(false),
         privileged,
         rlimits: Vec::new(),
-        limits: limits(container),
+        limits: limits(container, materials.max_processes),
         oom_score_adj: Some(quality::oom_score(spec, container, materials.machine_memory)),
         log: Some(materials.log.clone()),
         tty: container.tty == Some(true),
@@ -148,7 +147,7 @@ fn capabilities(container: &Container) -> Capabilities {
     add.fold(less, |set, name| set.with(name))
 }
 
-fn limits(container: &Container) -> Limits {
+fn limits(container: &Container, max_processes: u64) -> Limits {
     let resources = container.resources.as_ref();
     let limit = |name: &str| resources.and_then(|resources| resources.limits.as_ref()?.get(name));
     let request = |name: &str| resources.and_then(|resources| resources.requests.as_ref()?.get(name));
@@ -156,7 +155,7 @@ fn limits(container: &Container) -> Limits {
         memory: limit("memory").and_then(quantity::units),
         cpu_millis: limit("cpu").and_then(quantity::millis),
         cpu_request_millis: request("cpu").or_else(|| limit("cpu")).and_then(quantity::millis),
-        pids: Some(PROCESSES),
+        pids: Some(max_processes),
     }
 }
 

@@ -76,6 +76,11 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
         end(pod, spec, observed, deleting, &mut next);
         return next;
     }
+    if let Some(limit) = observed.halting {
+        let grace = spec.termination_grace_period_seconds.unwrap_or(GRACE).min(limit);
+        stop(spec, observed, grace, &mut next);
+        return next;
+    }
     if let Some(deadline) = deadline(pod, spec, observed) {
         if now >= deadline {
             let message = "Pod was active on the node longer than the specified deadline".to_owned();
@@ -104,7 +109,7 @@ fn deadline(pod: &Pod, spec: &PodSpec, observed: &Observed) -> Option<Timestamp>
     Some(told.or(observed.seen)? + SignedDuration::from_secs(seconds))
 }
 
-/// Everything ends: first what the pod is for, then what served it, then its place.
+/// Everything ends: the containers, then their place, then the pod in the API.
 fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mut Next) {
     let asked =
         pod.metadata.deletion_grace_period_seconds.filter(|_| pod.metadata.deletion_timestamp.is_some());
@@ -112,6 +117,18 @@ fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mu
     if observed.absent {
         grace = grace.min(FORCED);
     }
+    if stop(spec, observed, grace, next) {
+        return;
+    }
+    if !observed.cleared {
+        next.actions.push(Action::Clear);
+    } else if deleting && !observed.absent && !observed.released {
+        next.actions.push(Action::Delete);
+    }
+}
+
+/// Containers end: first what the pod is for, then what served it. True while one is left.
+fn stop(spec: &PodSpec, observed: &Observed, grace: i64, next: &mut Next) -> bool {
     let mains = spec.containers.iter().chain(init_containers(spec).iter().filter(|init| !is_sidecar(init)));
     let sidecars = init_containers(spec).iter().rev().filter(|init| is_sidecar(init));
     let running = |container: &&Container| observed.of(&container.name).is_some_and(Seen::is_running);
@@ -125,21 +142,13 @@ fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mu
             next.actions.push(Action::Stop { container: container.name.clone(), grace, why });
         }
     }
-    if !left.is_empty() {
-        return;
-    }
-    if !observed.cleared {
-        next.actions.push(Action::Clear);
-    } else if deleting && !observed.absent && !observed.released {
-        next.actions.push(Action::Delete);
-    }
+    !left.is_empty()
 }
 
 fn containers(pod: &Pod, spec: &PodSpec, observed: &Observed, now: Timestamp, next: &mut Next) {
     let mut step = Step { pod, spec, observed, now, next };
-    let begun = |container: &Container| {
-        observed.of(&container.name).is_some_and(|seen| seen.is_running() || seen.ended().is_some())
-    };
+    // A sandbox that is new begins anew, as with everything that only one sandbox has.
+    let begun = |container: &Container| observed.of(&container.name).is_some_and(|seen| seen.here);
     let past_init = spec.containers.iter().any(begun);
     for init in init_containers(spec) {
         let seen = observed.of(&init.name);
@@ -148,15 +157,22 @@ fn containers(pod: &Pod, spec: &PodSpec, observed: &Observed, now: Timestamp, ne
             if !past_init && !seen.is_some_and(|seen| seen.is_running() && seen.started) {
                 return;
             }
-        } else if !past_init && !seen.is_some_and(phase::succeeded) {
+        } else if !past_init && !seen.is_some_and(|seen| seen.here && phase::succeeded(seen)) {
             let restart =
                 if Restart::of(spec) == Restart::Never { Restart::Never } else { Restart::OnFailure };
-            step.keep(init, restart);
+            match seen.filter(|seen| !seen.here && seen.ended().is_some()) {
+                // What it did for an earlier sandbox is done again, however that went.
+                Some(seen) => step.start(init, seen),
+                None => step.keep(init, restart),
+            }
             return;
         }
     }
     for container in &spec.containers {
         step.keep(container, Restart::of(spec));
+        if observed.of(&container.name).is_some_and(|seen| seen.hooking) {
+            return;
+        }
     }
 }
 

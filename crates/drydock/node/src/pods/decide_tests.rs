@@ -30,7 +30,8 @@ fn here() -> Seen {
 }
 
 fn running() -> Seen {
-    Seen { state: State::Running { id: "x".to_owned(), since: now() }, started: true, ready: true, ..here() }
+    let state = State::Running { id: "x".to_owned(), since: now() };
+    Seen { state, started: true, ready: true, here: true, ..here() }
 }
 
 fn ended(code: i32) -> Seen {
@@ -43,7 +44,7 @@ fn ended(code: i32) -> Seen {
         started: now(),
         finished: now(),
     };
-    Seen { state: State::Ended(ended), ..here() }
+    Seen { state: State::Ended(ended), here: true, ..here() }
 }
 
 fn with(containers: &[(&str, Seen)]) -> Observed {
@@ -107,6 +108,34 @@ fn init_containers_come_first_and_in_order() {
 fn an_init_container_that_fails_ends_a_pod_that_is_never_started_again() {
     let pod = pod(json!({"restartPolicy": "Never", "initContainers": [{"name": "x", "image": "i"}]}));
     check(&pod, &with(&[("x", ended(1))]), "clear");
+}
+
+#[test]
+fn init_containers_run_again_for_a_new_sandbox() {
+    let pod = pod(json!({"initContainers": [{"name": "x", "image": "i"}, {"name": "y", "image": "i"}]}));
+    let before = |seen: Seen| Seen { here: false, ..seen };
+    let old = [("y", before(ended(0))), ("a", before(ended(137)))];
+    check(&pod, &with(&[&[("x", before(ended(0)))], &old[..]].concat()), "start x");
+    check(&pod, &with(&[&[("x", running())], &old[..]].concat()), "");
+    check(&pod, &with(&[&[("x", ended(0))], &old[..]].concat()), "start y");
+    check(&pod, &with(&[("x", ended(0)), ("y", ended(0)), old[1].clone()]), "start a");
+}
+
+#[test]
+fn a_container_waits_for_the_hook_of_the_one_before_it() {
+    let pod = pod(json!({"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]}));
+    let hooking = Seen { hooking: true, started: false, ready: false, ..running() };
+    check(&pod, &with(&[("a", hooking), ("b", here())]), "");
+    check(&pod, &with(&[("a", running()), ("b", here())]), "start b");
+}
+
+#[test]
+fn a_node_that_stops_ends_containers_within_its_time_and_begins_nothing() {
+    let halting = |observed: Observed| Observed { halting: Some(5), ..observed };
+    let pod = pod(json!({"containers": [{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]}));
+    check(&pod, &halting(with(&[("a", running()), ("b", here())])), "stop a 5s");
+    check(&pod, &halting(with(&[("a", ended(143)), ("b", ended(0))])), "");
+    check(&pod, &halting(Observed::default()), "");
 }
 
 #[test]

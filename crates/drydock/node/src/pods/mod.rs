@@ -106,6 +106,9 @@ fn show(
         handle.pod.send_replace(Sight { pod: Arc::new(pod), absent: false });
         return;
     }
+    if shared.halting.borrow().is_some() {
+        return;
+    }
     let (pod, sight) = watch::channel(Sight { pod: Arc::new(pod), absent: false });
     let live = Arc::new(Mutex::new(Live::default()));
     let stop = shutdown.child_token();

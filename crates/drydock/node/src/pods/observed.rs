@@ -27,6 +27,8 @@ pub(crate) struct Observed {
     pub cleared: bool,
     /// The API was told to remove it; others may still hold it.
     pub released: bool,
+    /// The node stops: its containers end within this many seconds, and nothing begins.
+    pub halting: Option<i64>,
 }
 
 /// The pod's namespaces.
@@ -77,6 +79,10 @@ pub(crate) struct Seen {
     pub stopping: bool,
     /// Starting it failed, and is tried again after this.
     pub retry: Option<Timestamp>,
+    /// It was started in the sandbox that is there now.
+    pub here: bool,
+    /// The hook after its start is not done: it runs, and does not count as running.
+    pub hooking: bool,
 }
 
 /// A container that a probe condemned.

@@ -60,7 +60,7 @@ pub(crate) fn of(spec: &PodSpec, observed: &Observed) -> Phase {
     let (mut waiting, mut running, mut stopped, mut well) = (0, 0, 0, 0);
     for container in &spec.containers {
         match observed.of(&container.name) {
-            Some(seen) if seen.is_running() => running += 1,
+            Some(seen) if seen.is_running() && !seen.hooking => running += 1,
             Some(seen) => match seen.ended() {
                 Some(ended) => {
                     stopped += 1;

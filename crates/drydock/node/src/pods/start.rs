@@ -98,12 +98,14 @@ impl Worker {
 
     pub(super) async fn make_sandbox(&mut self) {
         let old = self.live.lock().sandbox.take();
-        if let Some(old) = old {
+        if old.is_some() || self.observed.containers.values().any(|seen| seen.ended().is_some()) {
             self.say(
                 Kind::Normal,
                 "SandboxChanged",
                 "Pod sandbox changed, it will be killed and re-created.",
             );
+        }
+        if let Some(old) = old {
             if let Err(error) = old.stop().await {
                 self.live.lock().sandbox = Some(old);
                 self.block("FailedKillPod", format!("error killing pod: {error}"));
@@ -121,6 +123,7 @@ impl Worker {
             hostname: naming::hostname(&self.pod),
             resolv_conf: Some(naming::resolver(&self.pod, &self.shared.cluster)),
             share_process_namespace: spec.share_process_namespace == Some(true),
+            limits: sandbox::Limits { pids: Some(self.shared.max_processes), ..sandbox::Limits::default() },
             note,
             ..sandbox::PodConfig::named(self.uid.clone())
         };
@@ -129,6 +132,7 @@ impl Worker {
                 self.observed.sandbox = Sandbox::Up(pod.address());
                 self.observed.blocked = None;
                 self.observed.cleared = false;
+                self.observed.containers.values_mut().for_each(|seen| seen.here = false);
                 let directory = self.shared.pod_directory(&self.uid);
                 let hosts = naming::hosts(&self.pod, &self.shared.cluster, pod.address());
                 let written = fs::create_dir_all(&directory)
@@ -236,6 +240,7 @@ impl Worker {
             termination_log,
             hosts: directory.join("etc-hosts"),
             machine_memory: self.shared.machine.memory,
+            max_processes: self.shared.max_processes,
         })?;
         self.discard_old(&sandbox, &name, restart).await;
         let started = sandbox.start(config).await;
@@ -268,6 +273,7 @@ impl Worker {
             seen.last = Some(ended);
         }
         seen.restarts = restart;
+        seen.here = true;
         seen.retry = None;
         seen.asked = note.image;
         seen.image_id = note.image_id;
@@ -297,29 +303,39 @@ impl Worker {
             all.find(|status| status.name == name && status.container_id.as_ref() == Some(&shown))
         });
         let was = |found: Option<bool>| found == Some(true);
+        let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
+        let hook = hook.filter(|_| fresh);
         let ready = container.readiness_probe.is_none() || was(shown.map(|status| status.ready));
         let begun = container.startup_probe.is_none() || was(shown.and_then(|status| status.started));
+        let (ready, begun) = (ready && hook.is_none(), begun && hook.is_none());
         let (started, waits) = watch::channel(begun);
+        let (hooked, unhooked) = watch::channel(hook.is_none());
         let target = Target { pod, container: running.clone(), spec: container.clone() };
         let seen = self.seen(&name);
         seen.started = begun;
         seen.ready = ready;
+        seen.hooking = hook.is_some();
         for (kind, probe) in probes_of(container) {
             if kind == probes::tracker::Kind::Startup && begun {
                 continue;
             }
             let work = probes::watch::run(kind, probe, target.clone(), waits.clone(), self.found.clone());
-            tasks.push(tokio::spawn(work).abort_handle());
-        }
-        let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
-        if let (Some(hook), true) = (hook, fresh) {
-            let (tell, of, id) = (self.tell.clone(), name.clone(), running.id().to_owned());
+            let mut unhooked = unhooked.clone();
             let work = async move {
-                if let Err(message) = run_hook(&target, &hook, HOOK).await {
-                    let _gone = tell.send(Told::HookFailed { container: of, id, message });
+                if unhooked.wait_for(|done| *done).await.is_ok() {
+                    work.await;
                 }
             };
             tasks.push(tokio::spawn(work).abort_handle());
+        }
+        if let Some(hook) = hook {
+            let (tell, of, id) = (self.tell.clone(), name.clone(), running.id().to_owned());
+            let work = async move {
+                let result = run_hook(&target, &hook, HOOK).await;
+                hooked.send_replace(result.is_ok());
+                let _gone = tell.send(Told::Hooked { container: of, id, result });
+            };
+            self.hooks.insert(name.clone(), tokio::spawn(work).abort_handle());
         }
         let restarts = self.seen(&name).restarts;
         let mut live = self.live.lock();

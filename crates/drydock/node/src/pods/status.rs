@@ -103,7 +103,7 @@ fn container_status(
         ..ContainerStatus::default()
     };
     let mut state = ContainerState::default();
-    match &seen.state {
+    match if seen.hooking { &State::New } else { &seen.state } {
         State::New => {
             let reason = if has_init && !initialized { "PodInitializing" } else { "ContainerCreating" };
             state.waiting = Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message: None });

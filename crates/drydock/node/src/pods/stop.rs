@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use drydock_sandbox as sandbox;
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated};
+use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStateTerminated};
 
 use super::decide::Stopping;
 use super::observed::{Ended, ImageState, Sandbox, State, Unhealthy};
@@ -27,25 +27,46 @@ const LEAST: Duration = Duration::from_secs(2);
 const WORDS: u64 = 4096;
 const LOG_WORDS: usize = 2048;
 const LOG_LINES: usize = 80;
+/// What a kubelet says of a container that it can't find any more.
+const LOST: &str =
+    "The container could not be located when the pod was deleted.  The container used to be Running";
 
 impl Worker {
     pub(super) async fn hear(&mut self, told: Told) {
         match told {
             Told::Pulled { container, result } => self.pulled(&container, result),
             Told::Ended { container, id, exit } => self.ended(&container, &id, exit).await,
-            Told::HookFailed { container, id, message } => {
+            Told::Hooked { container, id, result } => {
                 if self.is_current(&container, &id) {
-                    self.say_of(
-                        &container,
-                        Kind::Warning,
-                        "FailedPostStartHook",
-                        format!("PostStartHook failed: {message}"),
-                    );
-                    let message = "FailedPostStartHook".to_owned();
-                    self.seen(&container).unhealthy = Some(Unhealthy { message, grace: None });
+                    self.hooked(&container, result);
                 }
             }
+            Told::HookFailed { container } => {
+                self.say_of(&container, Kind::Warning, "FailedPreStopHook", "PreStopHook failed");
+            }
         }
+    }
+
+    /// The hook after a start is done: the container counts from now on, or goes.
+    fn hooked(&mut self, name: &str, result: Result<(), String>) {
+        self.hooks.remove(name);
+        let spec = self.container(name);
+        let seen = self.seen(name);
+        seen.hooking = false;
+        let Err(error) = result else {
+            let has = |probe: fn(&Container) -> bool| spec.as_ref().is_some_and(probe);
+            seen.started = !has(|spec| spec.startup_probe.is_some());
+            seen.ready = !has(|spec| spec.readiness_probe.is_some());
+            if let (true, Some(started)) = (seen.started, self.started.get(name)) {
+                started.send_replace(true);
+            }
+            return;
+        };
+        let message = "FailedPostStartHook".to_owned();
+        seen.unhealthy = Some(Unhealthy { message, grace: None });
+        // What the hook said may be a secret, and an event is none.
+        tracing::debug!(container = name, error, "the hook after the start failed");
+        self.say_of(name, Kind::Warning, "FailedPostStartHook", "PostStartHook failed");
     }
 
     /// Whether something is about the start of a container that runs now.
@@ -110,16 +131,22 @@ impl Worker {
             Stopping::ToRestart(message) => message,
         };
         self.say_of(name, Kind::Normal, "Killing", message);
-        self.seen(name).stopping = true;
+        let seen = self.seen(name);
+        (seen.stopping, seen.hooking) = (true, false);
+        if let Some(hook) = self.hooks.remove(name) {
+            hook.abort();
+        }
         let hook = spec.as_ref().and_then(|spec| spec.lifecycle.as_ref()?.pre_stop.clone());
         let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        let (tell, of) = (self.tell.clone(), name.to_owned());
         let task = tokio::spawn(async move {
             let end = tokio::time::Instant::now() + grace;
             if let (Some(hook), Some(spec), false) = (hook, spec, grace.is_zero()) {
                 let target = Target { pod, container: container.clone(), spec };
                 let hooked = tokio::time::timeout(grace, run_hook(&target, &hook, grace)).await;
-                if !matches!(hooked, Ok(Ok(()))) {
-                    tracing::debug!(container = container.id(), "the hook before the stop did not succeed");
+                if let Ok(Err(error)) = hooked {
+                    tracing::debug!(container = of, error, "the hook before the stop failed");
+                    let _gone = tell.send(Told::HookFailed { container: of });
                 }
             }
             let end = if grace.is_zero() { end } else { end.max(tokio::time::Instant::now() + LEAST) };
@@ -136,7 +163,8 @@ impl Worker {
         if !self.is_current(name, id) {
             return;
         }
-        for task in self.tasks.remove(name).into_iter().flatten().chain(self.stops.remove(name)) {
+        let tasks = self.tasks.remove(name).into_iter().flatten();
+        for task in tasks.chain(self.stops.remove(name)).chain(self.hooks.remove(name)) {
             task.abort();
         }
         self.started.remove(name);
@@ -158,6 +186,7 @@ impl Worker {
         seen.state = State::Ended(ended);
         seen.image = ImageState::Unknown;
         (seen.started, seen.ready, seen.stopping, seen.unhealthy) = (false, false, false, None);
+        seen.hooking = false;
     }
 
     fn ending(&self, id: &str, exit: &sandbox::Exit, message: String) -> Ended {
@@ -201,7 +230,17 @@ impl Worker {
         for shown in all.chain(status.init_container_statuses.into_iter().flatten()) {
             let ended =
                 |state: Option<ContainerState>| state.and_then(|state| state.terminated).map(from_api);
-            let now = ended(shown.state);
+            // One that ran then and is not found now has ended, and nobody knows how.
+            let lost = shown.state.as_ref().and_then(|state| state.running.as_ref()).map(|ran| Ended {
+                id: shown.container_id.clone().unwrap_or_default(),
+                code: 128 + KILL,
+                signal: None,
+                reason: "ContainerStatusUnknown".to_owned(),
+                message: LOST.to_owned(),
+                started: ran.started_at.as_ref().map_or(jiff::Timestamp::UNIX_EPOCH, |time| time.0),
+                finished: self.shared.now(),
+            });
+            let now = ended(shown.state).or(lost);
             let last = ended(shown.last_state);
             if now.is_none() && last.is_none() && shown.restart_count == 0 {
                 continue;
@@ -240,6 +279,7 @@ impl Worker {
                 continue;
             }
             seen.restarts = note.restart;
+            seen.here = alive;
             seen.asked = note.image;
             seen.image_id = note.image_id;
             let shown = shown_id(&self.uid, container.id());

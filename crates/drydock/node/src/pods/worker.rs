@@ -36,9 +36,25 @@ const RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(120);
 
 /// What a worker hears from the tasks that it started.
 pub(crate) enum Told {
-    Pulled { container: String, result: Result<Box<Resolved>, (String, String)> },
-    Ended { container: String, id: String, exit: Result<sandbox::Exit, sandbox::Error> },
-    HookFailed { container: String, id: String, message: String },
+    Pulled {
+        container: String,
+        result: Result<Box<Resolved>, (String, String)>,
+    },
+    Ended {
+        container: String,
+        id: String,
+        exit: Result<sandbox::Exit, sandbox::Error>,
+    },
+    /// The hook after a start is done.
+    Hooked {
+        container: String,
+        id: String,
+        result: Result<(), String>,
+    },
+    /// The hook before a stop failed.
+    HookFailed {
+        container: String,
+    },
 }
 
 /// See the module.
@@ -59,10 +75,13 @@ pub(crate) struct Worker {
     /// The tasks of a container's current start.
     pub(super) tasks: BTreeMap<String, Vec<AbortHandle>>,
     pub(super) stops: BTreeMap<String, AbortHandle>,
+    /// The hooks after a start that are not done.
+    pub(super) hooks: BTreeMap<String, AbortHandle>,
     /// Who waits for a container to count as started.
     pub(super) started: BTreeMap<String, watch::Sender<bool>>,
     written: Option<Value>,
     write_failed: u32,
+    halting: watch::Receiver<Option<Duration>>,
 }
 
 impl Worker {
@@ -75,8 +94,10 @@ impl Worker {
         let (tell, told) = mpsc::unbounded_channel();
         let (found, findings) = mpsc::unbounded_channel();
         let pod = Arc::clone(&sight.borrow().pod);
+        let halting = shared.halting.subscribe();
         Self {
             shared,
+            halting,
             uid,
             pod,
             sight,
@@ -91,6 +112,7 @@ impl Worker {
             findings,
             tasks: BTreeMap::new(),
             stops: BTreeMap::new(),
+            hooks: BTreeMap::new(),
             started: BTreeMap::new(),
             written: None,
             write_failed: 0,
@@ -109,6 +131,8 @@ impl Worker {
         refresh.tick().await;
         let mut began = false;
         loop {
+            let halting = *self.halting.borrow_and_update();
+            self.observed.halting = halting.map(|limit| i64::try_from(limit.as_secs()).unwrap_or(i64::MAX));
             let next = decide(&self.pod, &self.observed, self.shared.now());
             let acted = !next.actions.is_empty();
             for action in next.actions {
@@ -128,6 +152,11 @@ impl Worker {
             }
             if acted && !self.is_stuck() {
                 continue;
+            }
+            let running = self.observed.containers.values().any(Seen::is_running);
+            if self.observed.halting.is_some() && !running {
+                self.write_status().await;
+                return;
             }
             let pulling = self.observed.containers.values().any(|seen| seen.image == ImageState::Pulling);
             if pulling && !began {
@@ -163,6 +192,7 @@ impl Worker {
             Some(told) = self.told.recv() => self.hear(told).await,
             Some(found) = self.findings.recv() => self.find(found),
             changed = self.sight.changed() => if changed.is_ok() { self.see() },
+            Ok(()) = self.halting.changed() => {}
             () = timer => {}
             _ = refresh.tick() => if self.observed.volumes_ready && !self.observed.cleared { self.refresh().await },
         }

@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, watch};
 use super::ask::{Target, ask};
 use super::tracker::{Kind, Pace, Tracker};
 
-/// The first question comes this soon after the start, and the next ones at growing distances, until the
-/// container answered or a period is over: a program that is up in a moment is ready in a moment. What these
-/// questions find bad does not count.
+/// The first question comes at once, and the next ones at distances that grow from this, until the container
+/// answered or a period is over: a program that is up in a moment is ready in a moment. What these questions find
+/// bad does not count, and nobody hears of it.
 const EAGER: Duration = Duration::from_millis(10);
 
 /// What a probe found.
@@ -53,7 +53,7 @@ pub(crate) async fn run(
         kind,
         what,
     };
-    if kind != Kind::Liveness && eagerly(&probe, &target, pace).await {
+    if eagerly(kind, &probe, &target, pace).await {
         // As good as the answer at the end of the pause.
         if let Some(verdict) = tracker.answer(true)
             && tell.send(found(What::Verdict(verdict))).is_err()
@@ -86,8 +86,9 @@ pub(crate) async fn run(
     }
 }
 
-/// Asks at growing distances during the first period; true as soon as the answer is good.
-async fn eagerly(probe: &Probe, target: &Target, pace: Pace) -> bool {
+/// Asks at growing distances during the first period; true as soon as the answer is good. Nobody waits for a
+/// container's being alive, so that is asked once.
+async fn eagerly(kind: Kind, probe: &Probe, target: &Target, pace: Pace) -> bool {
     let end = tokio::time::Instant::now() + pace.period;
     let mut pause = EAGER;
     loop {
@@ -95,7 +96,7 @@ async fn eagerly(probe: &Probe, target: &Target, pace: Pace) -> bool {
             return true;
         }
         let next = tokio::time::Instant::now() + pause;
-        if next >= end {
+        if next >= end || kind == Kind::Liveness {
             tokio::time::sleep_until(end).await;
             return false;
         }

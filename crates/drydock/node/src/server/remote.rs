@@ -1,5 +1,6 @@
 //! Programs in containers, with their standard files at the other end of a connection.
 
+use std::io;
 use std::sync::Arc;
 
 use drydock_sandbox as sandbox;
@@ -93,25 +94,16 @@ async fn converse(
 ) -> Value {
     let first = if files.stdout { STDOUT } else { STDERR };
     outgoing.send(first, &[]).await;
-    let mut stdin = program.streams.stdin.take();
+    let stdin = program.streams.stdin.take();
     let stdout = program.streams.stdout.take().filter(|_| files.stdout);
     let stderr = program.streams.stderr.take().filter(|_| files.stderr);
     let outputs = async {
         tokio::join!(pass_on(stdout, STDOUT, outgoing), pass_on(stderr, STDERR, outgoing));
     };
-    let mut outputs = std::pin::pin!(outputs);
-    loop {
-        tokio::select! {
-            () = &mut outputs => break,
-            came = incoming.next() => match came {
-                Some(Came::Data(STDIN, bytes)) => feed(&mut stdin, &bytes).await,
-                Some(Came::Closed(STDIN)) => stdin = None,
-                Some(Came::Data(RESIZE, bytes)) => if let Some((columns, rows)) = size(&bytes) {
-                    let _gone = program.resize(columns, rows);
-                },
-                Some(_) => {}
-                None => return failure("the client is gone"),
-            },
+    tokio::select! {
+        () = outputs => {}
+        () = take_in(&mut incoming, stdin, |columns, rows| program.resize(columns, rows)) => {
+            return failure("the client is gone");
         }
     }
     match program.wait().await {
@@ -143,29 +135,23 @@ pub(crate) async fn attach(
                 return;
             }
         };
-        let mut stdin = attached.stdin.take().filter(|_| files.stdin);
-        loop {
-            tokio::select! {
-                piece = attached.next() => match piece {
-                    Ok(Some(sandbox::Piece::Out(bytes))) if files.stdout => {
-                        if !outgoing.send(STDOUT, &bytes).await { return }
-                    }
-                    Ok(Some(sandbox::Piece::Err(bytes))) if files.stderr => {
-                        if !outgoing.send(STDERR, &bytes).await { return }
-                    }
-                    Ok(Some(_)) => {}
-                    Ok(None) | Err(_) => break,
-                },
-                came = incoming.next() => match came {
-                    Some(Came::Data(STDIN, bytes)) => feed(&mut stdin, &bytes).await,
-                    Some(Came::Closed(STDIN)) => stdin = None,
-                    Some(Came::Data(RESIZE, bytes)) => if let Some((columns, rows)) = size(&bytes) {
-                        let _gone = attached.resize(columns, rows);
-                    },
-                    Some(_) => {}
-                    None => return,
-                },
+        let stdin = attached.stdin.take().filter(|_| files.stdin);
+        let terminal = std::mem::take(&mut attached.terminal);
+        let outputs = async {
+            while let Ok(Some(piece)) = attached.next().await {
+                let (channel, bytes) = match piece {
+                    sandbox::Piece::Out(bytes) if files.stdout => (STDOUT, bytes),
+                    sandbox::Piece::Err(bytes) if files.stderr => (STDERR, bytes),
+                    _ => continue,
+                };
+                if !outgoing.send(channel, &bytes).await {
+                    return;
+                }
             }
+        };
+        tokio::select! {
+            () = outputs => {}
+            () = take_in(&mut incoming, stdin, |columns, rows| terminal.resize(columns, rows)) => return,
         }
         outgoing.send(ERROR, ended(0).to_string().as_bytes()).await;
         outgoing.close().await;
@@ -173,11 +159,29 @@ pub(crate) async fn attach(
     Ok(response)
 }
 
-async fn feed(stdin: &mut Option<pipe::Sender>, bytes: &[u8]) {
-    if let Some(open) = stdin
-        && open.write_all(bytes).await.is_err()
-    {
-        *stdin = None;
+/// Takes what the client says until it is gone. A program that does not read holds the client up, and nobody else.
+async fn take_in(
+    incoming: &mut channels::Incoming,
+    mut stdin: Option<pipe::Sender>,
+    resize: impl Fn(u16, u16) -> io::Result<()>,
+) {
+    while let Some(came) = incoming.next().await {
+        match came {
+            Came::Data(STDIN, bytes) => {
+                if let Some(open) = &mut stdin
+                    && open.write_all(&bytes).await.is_err()
+                {
+                    stdin = None;
+                }
+            }
+            Came::Closed(STDIN) => stdin = None,
+            Came::Data(RESIZE, bytes) => {
+                if let Some((columns, rows)) = size(&bytes) {
+                    let _gone = resize(columns, rows);
+                }
+            }
+            Came::Data(..) | Came::Closed(_) => {}
+        }
     }
 }
 

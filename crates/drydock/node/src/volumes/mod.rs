@@ -82,11 +82,13 @@ fn other(volume: &Volume, places: &Places, group: Option<u32>) -> Result<PathBuf
     let words = |error: io::Error| error.to_string();
     if let Some(empty) = &volume.empty_dir {
         let path = places.disk.join(&volume.name);
-        if path.is_dir() {
+        let memory = empty.medium.as_deref() == Some("Memory");
+        // Memory is gone with the node that mounted it.
+        if path.is_dir() && (!memory || is_mounted(&path)) {
             return Ok(path);
         }
         fs::create_dir_all(&path).map_err(words)?;
-        if empty.medium.as_deref() == Some("Memory") {
+        if memory {
             let size = empty.size_limit.as_ref().and_then(quantity::units).filter(|size| *size > 0);
             tmpfs(&path, size).map_err(words)?;
         }

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 /// How long anything may take. Nothing takes nearly as long where all is well.
 const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const NODE: &str = "here";
+/// Few, so that one who runs away is soon at its end.
+const PROCESSES: u64 = 64;
 pub(crate) const TOKEN: &str = "the-servers-own";
 
 pub(crate) struct Cluster {
@@ -51,6 +53,7 @@ impl Cluster {
         std::fs::create_dir_all(&directory).unwrap();
         let options = Options {
             server: Some(Server { socket: directory.join("node.sock"), token: Some(TOKEN.to_owned()) }),
+            max_processes: PROCESSES,
             ..Options::new(NODE, drydock.client_as(node), host.clone(), Arc::new(images), &directory)
         };
         let stop = CancellationToken::new();
@@ -137,19 +140,21 @@ impl Cluster {
         .await;
     }
 
+    /// The messages of events about a pod that have a reason.
+    pub async fn events(&self, pod: &str, reason: &str) -> Vec<String> {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let list = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+        list.filter(|event| {
+            event.involved_object.name.as_deref() == Some(pod) && event.reason.as_deref() == Some(reason)
+        })
+        .map(|event| event.message.unwrap_or_default())
+        .collect()
+    }
+
     /// Waits for an event about a pod, and gives its message.
     pub async fn until_event(&self, pod: &str, reason: &str, part: &str) -> String {
-        let events: Api<Event> = Api::default_namespaced(self.client.clone());
-        let events = &events;
         self.until(&format!("the event {reason} of {pod} with {part:?}"), || async move {
-            let list = events.list(&ListParams::default()).await.unwrap();
-            list.items.into_iter().find_map(|event| {
-                let message = event.message.unwrap_or_default();
-                let fits = event.involved_object.name.as_deref() == Some(pod)
-                    && event.reason.as_deref() == Some(reason)
-                    && message.contains(part);
-                fits.then_some(message)
-            })
+            self.events(pod, reason).await.into_iter().find(|message| message.contains(part))
         })
         .await
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use drydock_sandbox::Users;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -43,7 +44,8 @@ async fn volumes_hold_what_the_api_says(cluster: Arc<Cluster>) {
     cluster.create::<Secret>(json!({"metadata": {"name": "files"}, "stringData": {"key": "hush\n"}})).await;
     let mut spec = script(
         "cat /config/x /config/b-not 2>/dev/null; cat /secret/key; stat -c %a /secret/..data/key; cat /down/labels; echo; \
-         mount | grep -c ' /scratch type tmpfs'; touch /config/new 2>&1 | grep -c Read-only; cat /one",
+         mount | grep -c ' /scratch type tmpfs'; touch /config/new 2>&1 | grep -c Read-only; cat /one; \
+         cd /all; cat b key who; echo; ls",
     );
     spec["restartPolicy"] = json!("Never");
     spec["containers"][0]["volumeMounts"] = json!([
@@ -52,16 +54,25 @@ async fn volumes_hold_what_the_api_says(cluster: Arc<Cluster>) {
         {"name": "secret", "mountPath": "/secret"},
         {"name": "down", "mountPath": "/down"},
         {"name": "scratch", "mountPath": "/scratch"},
+        {"name": "all", "mountPath": "/all"},
     ]);
     spec["volumes"] = json!([
         {"name": "config", "configMap": {"name": "files", "items": [{"key": "a", "path": "x"}]}},
         {"name": "secret", "secret": {"secretName": "files", "defaultMode": 0o400}},
         {"name": "down", "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
         {"name": "scratch", "emptyDir": {"medium": "Memory"}},
+        {"name": "all", "projected": {"sources": [
+            {"configMap": {"name": "files", "items": [{"key": "b", "path": "b"}]}},
+            {"secret": {"name": "files"}},
+            {"downwardAPI": {"items": [{"path": "who", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        ]}},
     ]);
     cluster.pod("files", spec).await;
     let pod = cluster.until_phase("files", "Succeeded").await;
-    assert_eq!(cluster.log(&pod, "main", 0), "1\nhush\n400\napp=\"files\"\n1\n1\n1\n");
+    assert_eq!(
+        cluster.log(&pod, "main", 0),
+        "1\nhush\n400\napp=\"files\"\n1\n1\n1\n2\nhush\nfiles\nb\nkey\nwho\n"
+    );
 }
 
 async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {
@@ -77,10 +88,15 @@ async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {
     spec["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
     cluster.pod("who", spec).await;
     let pod = cluster.until_phase("who", "Succeeded").await;
-    assert_eq!(
-        cluster.log(&pod, "main", 0),
-        "1000\n2000\n2000 4000 5000\ntouch: /nope: Read-only file system\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n4000\n"
+    // Where the node has one user only, so has a container: further groups are none.
+    let (groups, group) = match cluster.host.abilities().users {
+        Users::One => ("2000", "2000"),
+        Users::All | Users::Below(_) => ("2000 4000 5000", "4000"),
+    };
+    let expected = format!(
+        "1000\n2000\n{groups}\ntouch: /nope: Read-only file system\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n{group}\n"
     );
+    assert_eq!(cluster.log(&pod, "main", 0), expected);
 }
 
 async fn a_service_account_can_ask_the_api(cluster: Arc<Cluster>) {

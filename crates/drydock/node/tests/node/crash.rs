@@ -11,11 +11,12 @@ use std::sync::Arc;
 use drydock::Drydock;
 
 use crate::cluster::{Cluster, script};
+use crate::user::User;
 use crate::{open, store};
 
 /// Runs both, one after the other; true when all is well.
 pub(crate) fn drive() -> bool {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir_in(User::is_me().home()).unwrap();
     let mut first = spawn("first", directory.path());
     let mut line = String::new();
     BufReader::new(first.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -18,6 +18,7 @@ crate::tests![
     a_container_that_ends_is_started_again_with_patience,
     a_pod_is_asked_to_end_before_it_is_killed,
     a_hook_runs_before_the_signal,
+    a_container_counts_when_its_hook_is_done_and_goes_when_it_fails,
     a_deadline_ends_the_pod,
 ];
 
@@ -32,6 +33,16 @@ async fn the_node_registers_and_says_how_it_is(cluster: Arc<Cluster>) {
     let conditions = status.conditions.unwrap();
     assert!(conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"));
     assert!(status.capacity.unwrap().contains_key("memory"));
+    let limits = conditions.iter().find(|condition| condition.type_ == "LimitsNotEnforced").unwrap();
+    let abilities = cluster.host.abilities();
+    let granted = [&abilities.memory_limits, &abilities.cpu_limits, &abilities.pid_limits];
+    let enforced = granted.iter().all(|ability| ability.is_yes());
+    assert_eq!(limits.status, if enforced { "False" } else { "True" }, "{limits:?}");
+    for ability in granted {
+        if let drydock_sandbox::Ability::No(why) = ability {
+            assert!(limits.message.as_ref().unwrap().contains(why), "{limits:?}");
+        }
+    }
     let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
         Api::namespaced(cluster.client.clone(), "kube-node-lease");
     let leases = &leases;
@@ -69,7 +80,9 @@ async fn a_memcached_runs_answers_and_is_gone(cluster: Arc<Cluster>) {
     cluster.until_event("cache", "Started", "Started container memcached").await;
     cluster.delete("cache", None).await;
     cluster.until_gone("cache").await;
-    assert!(tokio::net::TcpStream::connect((address, 11211)).await.is_err());
+    // Nobody answers for an address that is nobody's, also not that there is nobody.
+    let again = tokio::net::TcpStream::connect((address, 11211));
+    assert!(!matches!(tokio::time::timeout(std::time::Duration::from_millis(300), again).await, Ok(Ok(_))));
 }
 
 async fn a_pod_that_ends_well_succeeded(cluster: Arc<Cluster>) {
@@ -182,6 +195,35 @@ async fn a_hook_runs_before_the_signal(cluster: Arc<Cluster>) {
     let release = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
     pods.patch("hooked", &kube::api::PatchParams::default(), &release).await.unwrap();
     cluster.until_gone("hooked").await;
+}
+
+async fn a_container_counts_when_its_hook_is_done_and_goes_when_it_fails(cluster: Arc<Cluster>) {
+    let mut spec = script("while true; do sleep 0.05; done");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    let hooked = |spec: &serde_json::Value, text: &str| {
+        let mut spec = spec.clone();
+        spec["containers"][0]["lifecycle"] = json!({"postStart": {"exec": {"command": ["sh", "-c", text]}}});
+        spec
+    };
+    cluster.pod("slow", hooked(&spec, "until test -e /tmp/go; do sleep 0.05; done")).await;
+    cluster.until_event("slow", "Started", "Started container main").await;
+    let pod = cluster.pods().get("slow").await.unwrap();
+    assert_eq!(state(&pod, "main"), "waiting ContainerCreating");
+    let (status, text) = crate::remote::exec(&cluster, "slow", "touch%20/tmp/go").await;
+    assert!(status.contains("Success"), "{status} {text}");
+    cluster.until_ready("slow").await;
+
+    cluster.pod("failing", hooked(&spec, "echo a secret; exit 1")).await;
+    assert_eq!(
+        cluster.until_event("failing", "FailedPostStartHook", "PostStartHook failed").await,
+        "PostStartHook failed"
+    );
+    cluster.until_event("failing", "Killing", "FailedPostStartHook").await;
+    let again = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let list = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+        list.is_some_and(|list| list[0].restart_count >= 1)
+    };
+    cluster.until_pod("failing", "it is started again", again).await;
 }
 
 async fn a_deadline_ends_the_pod(cluster: Arc<Cluster>) {

@@ -1,8 +1,9 @@
 //! Pods of a cluster in memory, run for real.
 //!
 //! Namespaces can be entered only by a process without threads, and from inside no package archive is reached. So
-//! this is a program of its own, that first has the images made by itself in another process, then enters, then
-//! runs its tests one after the other. Root is needed, and said where it is missing.
+//! this is a program of its own: the driver runs itself for root and for a plain user, once to have the images
+//! made and once to enter and run the tests one after the other. Where it is not root itself, it says what it
+//! leaves out.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failure here is the answer")]
 
@@ -13,9 +14,10 @@ mod life;
 mod probes;
 mod remote;
 mod trouble;
+mod user;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,6 +28,7 @@ use futures::future::BoxFuture;
 use tokio::runtime::Runtime;
 
 use cluster::Cluster;
+use user::User;
 
 /// What the tests run.
 const IMAGES: [&str; 2] = ["busybox:latest", "memcached:1.6"];
@@ -46,33 +49,58 @@ macro_rules! tests {
 fn main() -> ExitCode {
     hook();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|word| word == "--list") {
-        return ExitCode::SUCCESS;
-    }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["make-images"] => return make_images(),
-        ["first", directory] => return crash::first(Path::new(directory)),
-        ["second", directory] => return crash::second(Path::new(directory)),
-        _ => {}
+        ["make-images"] => make_images(),
+        ["inside"] => inside(""),
+        ["inside", filter] => inside(filter),
+        ["first", directory] => crash::first(Path::new(directory)),
+        ["second", directory] => crash::second(Path::new(directory)),
+        _ if words.contains(&"--list") => ExitCode::SUCCESS,
+        _ => drive(words.iter().find(|word| !word.starts_with('-'))),
     }
-    assert!(rustix::process::geteuid().is_root(), "these tests need root, to run pods as any user");
-    let made = Command::new(std::env::current_exe().unwrap()).arg("make-images").status().unwrap();
-    assert!(made.success(), "the images could not be made");
-    let filter = arguments.iter().find(|word| !word.starts_with('-')).cloned().unwrap_or_default();
+}
+
+/// Runs the tests as each user, at the same time: they mostly wait.
+fn drive(filter: Option<&&str>) -> ExitCode {
+    let users = User::all();
+    for user in &users {
+        let made = user.command().arg("make-images").status().unwrap();
+        assert!(made.success(), "the images could not be made by {}", user.name());
+    }
+    let running: Vec<_> = users
+        .into_iter()
+        .map(|user| {
+            let mut command = user.command();
+            command.arg("inside").args(filter).stdout(Stdio::piped()).stderr(Stdio::piped());
+            (user, command.spawn().unwrap())
+        })
+        .map(|(user, child)| (user, std::thread::spawn(|| child.wait_with_output().unwrap())))
+        .collect();
+    let mut fine = true;
+    for (user, said) in running {
+        let said = said.join().unwrap();
+        println!("\nas {}", user.name());
+        println!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+        fine &= said.status.success();
+    }
+    if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn inside(filter: &str) -> ExitCode {
     let survives = "a_pod_survives_the_death_of_its_node";
-    if survives.contains(&filter) {
+    if survives.contains(filter) {
         let fine = crash::drive();
         println!("test {survives} ... {}", if fine { "ok" } else { "FAILED" });
         if !fine {
             return ExitCode::FAILURE;
         }
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir_in(User::is_me().home()).unwrap();
     let (runtime, host) = open(&directory.path().join("state"), false, false);
     runtime.block_on(async {
         let host = host();
-        let code = run(&filter, &host, directory.path().join("node")).await;
+        let code = run(filter, &host, directory.path().join("node")).await;
         host.close().await.unwrap();
         code
     })
@@ -95,11 +123,9 @@ fn open(state: &Path, resume: bool, outlive: bool) -> (Runtime, impl FnOnce() ->
 }
 
 fn store() -> Store {
-    Store::open(
-        &PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("images"),
-        drydock_images::Options::default(),
-    )
-    .unwrap()
+    // Inside a user namespace everyone looks like root: where the driver said is where it is.
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap());
+    Store::open(&home.join("images"), drydock_images::Options::default()).unwrap()
 }
 
 fn make_images() -> ExitCode {

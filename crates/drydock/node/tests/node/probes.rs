@@ -11,6 +11,8 @@ crate::tests![
     a_container_that_fails_its_liveness_probe_is_started_again,
     a_startup_probe_holds_the_others_back,
     a_page_is_asked_for,
+    a_program_that_needs_a_moment_is_ready_in_a_moment_and_nobody_complains,
+    what_never_answers_is_never_ready_and_is_started_again,
 ];
 
 async fn a_pod_is_ready_while_its_probe_says_so(cluster: Arc<Cluster>) {
@@ -72,4 +74,38 @@ async fn a_page_is_asked_for(cluster: Arc<Cluster>) {
     cluster
         .until_event("lost", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
         .await;
+}
+
+async fn a_program_that_needs_a_moment_is_ready_in_a_moment_and_nobody_complains(cluster: Arc<Cluster>) {
+    let mut spec = script("sleep 0.3; exec httpd -f -p 80");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    for kind in ["livenessProbe", "readinessProbe"] {
+        spec["containers"][0][kind] = json!({"tcpSocket": {"port": 80}, "periodSeconds": 5});
+    }
+    cluster.pod("moment", spec).await;
+    cluster.until_phase("moment", "Running").await;
+    let began = std::time::Instant::now();
+    cluster.until_ready("moment").await;
+    assert!(began.elapsed() < std::time::Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(cluster.events("moment", "Unhealthy").await, [""; 0]);
+}
+
+async fn what_never_answers_is_never_ready_and_is_started_again(cluster: Arc<Cluster>) {
+    let mut spec = script("exec nc -ll -p 80 -e sleep 1000");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    let probe = json!({"httpGet": {"port": 80, "path": "/"}, "periodSeconds": 1, "failureThreshold": 1});
+    spec["containers"][0]["readinessProbe"] = probe.clone();
+    cluster.pod("mute", spec.clone()).await;
+    let text = cluster.until_event("mute", "Unhealthy", "Readiness probe failed").await;
+    assert!(
+        text.ends_with("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+        "{text}"
+    );
+    let pod = cluster.pods().get("mute").await.unwrap();
+    assert_eq!((state(&pod, "main").as_str(), condition(&pod, "Ready").as_str()), ("running", "False"));
+    cluster.delete("mute", Some(0)).await;
+    cluster.until_gone("mute").await;
+    spec["containers"][0]["livenessProbe"] = probe;
+    cluster.pod("mute", spec).await;
+    cluster.until_event("mute", "Killing", "Container main failed liveness probe, will be restarted").await;
 }

@@ -11,7 +11,9 @@ crate::tests![
     what_can_not_start_says_why,
     a_missing_volume_is_waited_for,
     a_container_that_eats_its_limit_is_ended,
-    two_pods_have_a_port_each,
+    a_port_is_each_pods_own_and_taken_once_within_one,
+    a_container_that_forks_without_end_is_stopped_and_others_are_not,
+    a_path_that_is_not_what_it_should_be_is_not_mounted,
 ];
 
 async fn check(cluster: &Cluster, name: &str, container: Value, expected: &str, part: &str) {
@@ -98,7 +100,7 @@ async fn a_container_that_eats_its_limit_is_ended(cluster: Arc<Cluster>) {
     assert_eq!(state(&pod, "main"), "terminated OOMKilled 137");
 }
 
-async fn two_pods_have_a_port_each(cluster: Arc<Cluster>) {
+async fn a_port_is_each_pods_own_and_taken_once_within_one(cluster: Arc<Cluster>) {
     for name in ["left", "right"] {
         let mut spec = script("exec httpd -f -p 80");
         spec["terminationGracePeriodSeconds"] = json!(0);
@@ -107,4 +109,54 @@ async fn two_pods_have_a_port_each(cluster: Arc<Cluster>) {
     }
     cluster.until_ready("left").await;
     cluster.until_ready("right").await;
+
+    let mut spec = script("exec httpd -f -p 80");
+    let mut second = spec["containers"][0].clone();
+    second["name"] = json!("second");
+    second["command"] = json!(["sh", "-c", "sleep 0.3; exec httpd -f -p 80 2>&1"]);
+    second["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    spec["containers"].as_array_mut().unwrap().push(second);
+    cluster.pod("both", spec).await;
+    let pod = cluster
+        .until_pod("both", "the second waits", |pod| state(pod, "second") == "waiting CrashLoopBackOff")
+        .await;
+    assert_eq!(state(&pod, "main"), "running");
+    let list = pod.status.unwrap().container_statuses.unwrap();
+    let ended = list[1].last_state.clone().unwrap().terminated.unwrap();
+    assert_eq!(ended.message.as_deref(), Some("httpd: bind: Address already in use\n"));
+    assert_eq!((list[0].restart_count, list[1].restart_count), (0, 1));
+}
+
+async fn a_container_that_forks_without_end_is_stopped_and_others_are_not(cluster: Arc<Cluster>) {
+    if !cluster.host.abilities().pid_limits.is_yes() {
+        println!("this machine grants no limits of processes: {:?}", cluster.host.abilities().pid_limits);
+        return;
+    }
+    cluster.pod("calm", script("sleep 1000")).await;
+    let calm = cluster.until_ready("calm").await;
+    let mut spec = script("while true; do sleep 1000 & done 2>&1");
+    spec["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    cluster.pod("bomb", spec).await;
+    let pod = cluster
+        .until_pod("bomb", "it is at its end", |pod| state(pod, "main") == "waiting CrashLoopBackOff")
+        .await;
+    let list = pod.status.unwrap().container_statuses.unwrap();
+    let words = list[0].last_state.clone().unwrap().terminated.unwrap().message.unwrap_or_default();
+    assert!(words.contains("can't fork: Resource temporarily unavailable"), "{words}");
+    let (status, out) = crate::remote::exec(&cluster, "calm", "echo%20well").await;
+    assert_eq!(out, "well\n", "{status}");
+    assert_eq!(cluster.pods().get("calm").await.unwrap().status, calm.status);
+}
+
+async fn a_path_that_is_not_what_it_should_be_is_not_mounted(cluster: Arc<Cluster>) {
+    let mut spec = script("sleep 1000");
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "path", "mountPath": "/path"}]);
+    spec["volumes"] = json!([{"name": "path", "hostPath": {"path": "/etc/passwd", "type": "Directory"}}]);
+    cluster.pod("wrong", spec).await;
+    let text = "MountVolume.SetUp failed for volume \"path\" : hostPath type check failed: /etc/passwd is not a directory";
+    cluster.until_event("wrong", "FailedMount", text).await;
+    let pod = cluster.pods().get("wrong").await.unwrap();
+    assert_eq!(state(&pod, "main"), "waiting ContainerCreating");
 }

@@ -1,0 +1,127 @@
+//! Who runs `ballast`: root where this process is, and a plain user that the machine does not know.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::support::{self, Cluster, Process, said};
+
+/// A user that no machine has.
+const PLAIN: u32 = 54_321;
+
+/// Who runs `ballast`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    Root,
+    Plain,
+}
+
+impl User {
+    pub fn is_me() -> Self {
+        if fs::metadata("/proc/self").unwrap().uid() == 0 { User::Root } else { User::Plain }
+    }
+
+    /// Those whom this process can be.
+    pub fn all() -> Vec<Self> {
+        match Self::is_me() {
+            User::Root => vec![User::Root, User::Plain],
+            User::Plain => {
+                eprintln!("not root: nothing is done as root here");
+                vec![User::Plain]
+            }
+        }
+    }
+
+    /// A directory of this user's alone, which stays: images are made once.
+    pub fn home(self) -> PathBuf {
+        let home = open_to_all().join(format!("node-walk-{self:?}").to_lowercase());
+        fs::create_dir_all(&home).unwrap();
+        if self != Self::is_me() {
+            chown(&home, Some(PLAIN), Some(PLAIN)).unwrap();
+        }
+        home
+    }
+
+    /// `ballast` as this user.
+    pub fn ballast(self) -> Command {
+        let usual = support::ballast();
+        let mut command =
+            Command::new(if self == Self::is_me() { usual.get_program().into() } else { program() });
+        for (name, value) in usual.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let home = self.home();
+        command
+            .env("HOME", &home)
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("XDG_CACHE_HOME")
+            .current_dir(&home);
+        if self != Self::is_me() {
+            command.uid(PLAIN).gid(PLAIN);
+        }
+        command
+    }
+
+    /// Makes images: that may take longer than any test waits.
+    pub fn pull(self, images: &[&str]) {
+        for image in images {
+            said(self.ballast().args(["image", "pull", image]), "").ok();
+        }
+    }
+
+    /// A directory of this user's that goes.
+    pub fn directory(self) -> TempDir {
+        let directory = tempfile::tempdir_in(self.home()).unwrap();
+        if self != Self::is_me() {
+            chown(directory.path(), Some(PLAIN), Some(PLAIN)).unwrap();
+        }
+        directory
+    }
+
+    /// A cluster of this user's.
+    pub fn up(self, flags: &[&str]) -> Cluster {
+        let directory = self.directory();
+        let kubeconfig = directory.path().join("kubeconfig");
+        let mut command = self.ballast();
+        command.args(["up", "--listen", "127.0.0.1:0"]).args(flags).arg("--kubeconfig").arg(&kubeconfig);
+        let up = Process::start(command);
+        assert_eq!(up.line(), format!("ready: export KUBECONFIG={}", kubeconfig.display()));
+        Cluster { up, kubeconfig, directory }
+    }
+}
+
+fn is_open(path: &Path) -> bool {
+    path.ancestors().all(|part| fs::metadata(part).is_ok_and(|found| found.mode() & 0o001 != 0))
+}
+
+/// A directory that every user can enter.
+fn open_to_all() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if is_open(target) {
+        return target.to_owned();
+    }
+    let other = std::env::temp_dir().join("ballast-tests");
+    fs::create_dir_all(&other).unwrap();
+    other
+}
+
+/// The program where every user can run it.
+fn program() -> PathBuf {
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_ballast"));
+    if is_open(&built) {
+        return built;
+    }
+    let copy = open_to_all().join(format!("ballast-{}", std::process::id()));
+    if !copy.exists() {
+        fs::copy(built, &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    copy
+}
