@@ -31,7 +31,7 @@ up: setup build ## Start a Kubernetes in one process with every operator in it (
 	@exec $(BALLAST) up $(ARGS)
 
 .PHONY: test
-test: setup ## Run every test that needs no other cluster.
+test: setup-test ## Run every test that needs no other cluster.
 	$(CARGO) test --workspace --locked
 
 ##@ Development
@@ -55,11 +55,11 @@ test-real: setup ## The conformance suite on a real Kubernetes: KUBECONFIG's, or
 	hack/test-real
 
 .PHONY: prove
-prove: setup ## Crash the operators after every single write, in every life (minutes).
+prove: setup-test ## Crash the operators after every single write, in every life (minutes).
 	BALLAST_PROVE=all $(CARGO) test -p ballast-proving --locked -- --nocapture
 
 .PHONY: soak
-soak: setup ## Kill the API server and the node at random during rolling updates, a hundred times (minutes).
+soak: setup-test ## Kill the API server and the node at random during rolling updates, a hundred times (minutes).
 	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test soak -- --nocapture
 
 .PHONY: bench
@@ -92,3 +92,7 @@ undeploy: build ## Remove the operators, their permissions and the definitions.
 .PHONY: setup
 setup: # What the other targets need on a bare machine: a C linker and kubectl.
 	@hack/setup
+
+.PHONY: setup-test
+setup-test: # And what the tests run beside Ballast.
+	@hack/setup test
