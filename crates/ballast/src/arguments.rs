@@ -316,4 +316,16 @@ mod tests {
             assert_eq!(run.leader_elect, expected, "{flags}");
         }
     }
+    #[test]
+    fn the_node_is_told_to_log_as_up_does() {
+        for flags in
+            ["", "--log-format=json", "--log-level=debug", "--log-format=json --log-level=a=info,b=warn"]
+        {
+            let words = ["ballast", "up"].into_iter().chain(flags.split_whitespace());
+            let Command::Up(up) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
+            let words = ["ballast".to_owned(), "node".to_owned()].into_iter().chain(up.log.to_flags());
+            let Command::Node(log) = Arguments::try_parse_from(words).unwrap().command else { panic!() };
+            assert_eq!((log.log_format, log.log_level), (up.log.log_format, up.log.log_level), "{flags}");
+        }
+    }
 }

@@ -43,7 +43,7 @@ kind: Pod
 metadata: {name: once}
 spec:
   restartPolicy: Never
-  containers: [{name: main, image: busybox, command: [sh, -c, "trap 'exit 4' TERM; while true; do sleep 0.05; done"]}]
+  containers: [{name: main, image: busybox, command: [sh, -c, "trap 'exit 4' TERM; echo hears; while true; do sleep 0.05; done"]}]
 "#;
 
 const LAST: &str = ".status.containerStatuses[0].lastState.terminated";
@@ -67,11 +67,14 @@ fn pair(code: &str, reason: &str) -> (String, String) {
 /// Asked to end, killed together with all its processes, and asked again.
 fn ended_and_begun(user: User) {
     let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
     let flags = ["--no-operators", "--data-dir", kept.path().to_str().unwrap()];
     let mut cluster = user.up(&flags);
     cluster.apply(PODS).ok();
     cluster.kubectl("wait --for=condition=Ready pod --all --timeout=30s").ok();
-    assert_eq!(cluster.kubectl("logs polite").ok(), "life 1\n");
+    // Who has not said what to do about a signal does not hear it.
+    cluster.says("logs polite", "life 1");
+    cluster.says("logs once", "hears");
 
     let traces = Traces::of(&cluster, user);
     let began = Instant::now();
@@ -96,6 +99,7 @@ fn ended_and_begun(user: User) {
     let traces = Traces::of(&cluster, user);
     let all = family(cluster.up.id()).into_iter().chain(machine::of_directory(kept.path()));
     kill_all(all.map(|(pid, _)| pid));
+    cluster.up.end();
     cluster = user.up(&flags);
     assert_eq!(begun_again(&cluster, "polite", "2"), pair("137", "ContainerStatusUnknown"));
     assert_eq!(begun_again(&cluster, "deaf", "2"), pair("137", "ContainerStatusUnknown"));
@@ -129,4 +133,25 @@ fn of_two_clusters_on_a_machine_each_says_what_is_reached() {
             }
         }
     }
+}
+
+/// Of a cluster in memory all processes are killed at once, those too that would clear up.
+fn swept(user: User) {
+    let mut cluster = user.up(&["--memory", "--no-operators"]);
+    cluster.apply(PODS).ok();
+    cluster.kubectl("wait --for=condition=Ready pod --all --timeout=30s").ok();
+    let traces = Traces::of(&cluster, user);
+    kill_all(family(cluster.up.id()).into_iter().map(|(pid, _)| pid));
+    cluster.up.end();
+    let mut next = user.up(&["--memory", "--no-operators"]);
+    assert_eq!(next.kubectl("get pods -o name").ok(), "");
+    next.up.signal("TERM");
+    assert_eq!(next.up.end().0, 0, "{}", next.up.complaints());
+    traces.are_gone();
+}
+
+#[test]
+fn what_a_crash_of_everything_leaves_is_swept_by_the_next() {
+    let _turn = turn(&IMAGES);
+    User::all().into_iter().for_each(swept);
 }

@@ -175,6 +175,7 @@ fn killed_in_memory(user: User) {
 /// Of a cluster that is kept, pods outlive whoever is killed, and end with a stop in order.
 fn killed_and_kept(user: User) {
     let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
     let flags = ["--data-dir", kept.path().to_str().unwrap()];
     let mut cluster = user.up(&flags);
     let addresses = with_sample(&cluster);
@@ -192,11 +193,13 @@ fn killed_and_kept(user: User) {
     kill(node_of(&cluster.up));
     unhurt(&cluster, "the node was killed");
     kill(cluster.up.id());
+    cluster.up.end();
     cluster = user.up(&flags);
     unhurt(&cluster, "up was killed");
     let node = node_of(&cluster.up);
     kill(cluster.up.id());
     kill(node);
+    cluster.up.end();
     cluster = user.up(&flags);
     unhurt(&cluster, "both were killed");
 

@@ -22,7 +22,7 @@ const SAID: u64 = 1000;
 
 /// Who makes images: each once at a time, however many wait for it.
 struct Maker {
-    store: Store,
+    make: Arc<dyn Fn(&Question) -> Answer + Send + Sync>,
     busy: Mutex<HashMap<Question, Shared<BoxFuture<'static, Answer>>>>,
 }
 
@@ -39,8 +39,8 @@ impl Maker {
     }
 
     fn begin(&self, question: &Question) -> Shared<BoxFuture<'static, Answer>> {
-        let (store, question) = (self.store.clone(), question.clone());
-        let work = tokio::task::spawn_blocking(move || make(&store, &question));
+        let (make, question) = (Arc::clone(&self.make), question.clone());
+        let work = tokio::task::spawn_blocking(move || make(&question));
         let answer = async {
             work.await.unwrap_or_else(|error| Answer::Failed {
                 reason: "ErrImagePull".to_owned(),
@@ -53,7 +53,8 @@ impl Maker {
 
 /// Makes what is asked for until it is dropped.
 pub async fn serve(listener: UnixListener, store: Store) {
-    let maker = Arc::new(Maker { store, busy: Mutex::default() });
+    let maker = Maker { make: Arc::new(move |question| make(&store, question)), busy: Mutex::default() };
+    let maker = Arc::new(maker);
     let mut callers = JoinSet::new();
     loop {
         tokio::select! {
@@ -107,5 +108,38 @@ fn make(store: &Store, question: &Question) -> Answer {
             Answer::Made
         }
         Err(error) => Answer::Failed { reason: error.reason().to_owned(), message: error.message() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_image_is_made_once_for_all_who_wait_for_it() {
+        let (go, wait) = mpsc::channel();
+        let (times, wait) = (Arc::new(AtomicU32::new(0)), Mutex::new(wait));
+        let counted = Arc::clone(&times);
+        let make = move |_: &Question| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            wait.lock().recv().unwrap();
+            Answer::Made
+        };
+        let maker = Arc::new(Maker { make: Arc::new(make), busy: Mutex::default() });
+        let question = Question { image: "busybox".to_owned(), again: false };
+        let asked = (0..3).map(|_| Arc::clone(&maker).make(question.clone()));
+        let waiting = tokio::spawn(futures::future::join_all(asked));
+        while maker.busy.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        go.send(()).unwrap();
+        assert_eq!(waiting.await.unwrap().len(), 3);
+        assert_eq!(times.load(Ordering::Relaxed), 1);
+        go.send(()).unwrap();
+        Arc::clone(&maker).make(question).await;
+        assert_eq!(times.load(Ordering::Relaxed), 2, "what was made once is asked for anew");
     }
 }

@@ -162,5 +162,15 @@ pub fn kill(pid: u32) {
 /// The same for many, of which some may be gone by then.
 pub fn kill_all(pids: impl IntoIterator<Item = u32>) {
     let words: Vec<String> = pids.into_iter().map(|pid| pid.to_string()).collect();
-    said(Command::new("sh").args(["-c", &format!("kill -KILL {}; true", words.join(" "))]), "").ok();
+    let line = format!("kill -KILL {} 2>/dev/null; true", words.join(" "));
+    said(Command::new("sh").args(["-c", &line]), "").ok();
+}
+
+/// Ends what a cluster that is kept in a directory has left, when a test ends before its time.
+pub struct Ended<'a>(pub &'a Path);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        kill_all(of_directory(self.0).into_iter().map(|(pid, _)| pid));
+    }
 }

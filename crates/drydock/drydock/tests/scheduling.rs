@@ -69,7 +69,7 @@ async fn event(drydock: &Drydock, pod: &str, reason: &str) -> String {
     let seen = watcher(events, watcher::Config::default().fields(&selector)).applied_objects().boxed();
     let first =
         tokio::time::timeout(Duration::from_secs(20), { seen }.try_next()).await.unwrap().unwrap().unwrap();
-    let from = first.source.and_then(|source| source.component).unwrap_or_default();
+    let from = first.reporting_component.unwrap_or_default();
     format!("{} {from}: {}", first.type_.unwrap_or_default(), first.message.unwrap_or_default())
 }
 

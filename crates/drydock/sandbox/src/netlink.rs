@@ -23,6 +23,7 @@ const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
 const NEW_ROUTE: u16 = 24;
 
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
@@ -35,6 +36,10 @@ const IFA_LOCAL: u16 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
+
+/// A bridge's hardware address, locally administered. One of its own stays; otherwise a bridge takes the lowest
+/// of its ports', which changes as pods come and go, under neighbours that remember it.
+const BRIDGE_ADDRESS: [u8; 6] = [0x02, 0x64, 0x72, 0x79, 0x00, 0x01];
 
 const IFF_UP: u32 = 1;
 const AF_INET: u8 = 2;
@@ -80,6 +85,7 @@ impl Netlink {
         let mut message = Message::new(NEW_LINK, REQUEST | ACK | CREATE | EXCLUSIVE);
         message.link_header(0, 0);
         message.text(IFLA_IFNAME, name);
+        message.attribute(IFLA_ADDRESS, &BRIDGE_ADDRESS);
         message.nest(IFLA_LINKINFO, |info| info.text(IFLA_INFO_KIND, "bridge"));
         self.exchange(message).map(drop)
     }

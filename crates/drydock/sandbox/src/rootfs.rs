@@ -250,6 +250,10 @@ fn restrict(path: impl rustix::path::Arg + Copy, more: MountFlags) -> rustix::io
     rustix::mount::mount_remount(path, flags, c"")
 }
 
+/// While somebody else on the machine mounts or renames, the kernel can't be sure that `..` stays inside, and asks to
+/// be asked again. So often in a row nobody does.
+const PATIENCE: u32 = 10_000;
+
 /// What a mount point must be.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -273,7 +277,14 @@ impl Root {
         let path = path.strip_prefix("/").unwrap_or(path);
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
+        let mut patience = PATIENCE;
+        loop {
+            match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                Err(Errno::AGAIN) if patience > 0 => patience -= 1,
+                other => return other,
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// The same, and makes what is missing.

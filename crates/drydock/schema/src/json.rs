@@ -70,7 +70,9 @@ pub fn parse_yaml(text: &[u8]) -> Result<Parsed, JsonError> {
         }
     }
     let text = std::str::from_utf8(text).map_err(|error| JsonError::Syntax(format!("yaml: {error}")))?;
-    let value: Bounded = serde_saphyr::from_str(text).map_err(|error| {
+    // File modes are written `0400`, and Kubernetes reads YAML 1.1, where that is octal.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let value: Bounded = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.to_string();
         if message.contains(TOO_DEEP) {
             return JsonError::Depth;
@@ -333,6 +335,13 @@ mod tests {
         let parsed = parse_yaml(b"apiVersion: v1\nkind: ConfigMap\ndata:\n  a: \"1\"\n  b: |\n    text\n");
         let expected =
             serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1", "b": "text\n"}});
+        assert_eq!(parsed.map(|parsed| parsed.value), Ok(expected));
+    }
+
+    #[test]
+    fn a_leading_zero_in_yaml_makes_a_number_octal() {
+        let parsed = parse_yaml(b"{a: 0400, b: \"0400\", c: 0o17, d: 10, e: 0}");
+        let expected = serde_json::json!({"a": 0o400, "b": "0400", "c": 0o17, "d": 10, "e": 0});
         assert_eq!(parsed.map(|parsed| parsed.value), Ok(expected));
     }
 

@@ -21,6 +21,9 @@ use crate::objects::resource::{Key, Resource};
 
 const EVENTS: Resource = Resource::fixed("", "v1", "Event", "events", true);
 
+/// The component that schedules.
+const SCHEDULER: &str = "default-scheduler";
+
 /// Events that wait to be written.
 const CHANNEL: usize = 8192;
 
@@ -48,6 +51,8 @@ struct Event {
     severity: Severity,
     reason: &'static str,
     message: String,
+    /// When it was, where that is not when it is written.
+    at: Option<Timestamp>,
 }
 
 /// Records events for one controller.
@@ -68,6 +73,18 @@ impl Recorder {
 
     /// Records an event about an object.
     pub fn record<T: Kind>(&self, about: &T, severity: Severity, reason: &'static str, message: String) {
+        self.record_at(about, severity, reason, message, None);
+    }
+
+    /// The same about something that was earlier: what others say of what follows from it sorts after it.
+    pub fn record_at<T: Kind>(
+        &self,
+        about: &T,
+        severity: Severity,
+        reason: &'static str,
+        message: String,
+        at: Option<Timestamp>,
+    ) {
         let meta = about.meta();
         let event = Event {
             resource: T::resource(),
@@ -77,6 +94,7 @@ impl Recorder {
             severity,
             reason,
             message,
+            at,
         };
         if self.0.try_send(event).is_err() {
             tracing::debug!(reason, "an event was dropped");
@@ -123,7 +141,7 @@ impl Writer {
     }
 
     async fn write(&mut self, event: Event) -> Result<(), super::rest::Error> {
-        let now = (self.clock)();
+        let now = event.at.unwrap_or_else(|| (self.clock)());
         let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let known = (event.uid.clone(), event.reason, event.message.clone());
         if let Some((key, count)) = self.told.get_mut(&known) {
@@ -137,11 +155,20 @@ impl Writer {
         // Events of cluster-scoped objects live in `default`.
         let namespace: Arc<str> =
             if event.key.namespace.is_empty() { "default".into() } else { event.key.namespace.clone() };
-        self.serial += 1;
-        let unique = u64::try_from(now.as_nanosecond()).unwrap_or_default() ^ (self.serial << 52);
-        let name = format!("{}.{unique:x}", event.key.name);
+        // Events are listed by name, so that the time in it puts them in order.
+        let at = u64::try_from(now.as_nanosecond()).unwrap_or_default();
+        let mut name = format!("{}.{at:016x}", event.key.name);
         let body = self.body(&event, &namespace, &name, seconds);
-        self.rest.create(&EVENTS, &namespace, json_bytes(&body)?).await?;
+        match self.rest.create(&EVENTS, &namespace, json_bytes(&body)?).await {
+            // Another was at the same time: a clock may stand still.
+            Err(error) if error.conflict() => {
+                self.serial += 1;
+                name = format!("{name}.{}.{}", self.component, self.serial);
+                let body = self.body(&event, &namespace, &name, seconds);
+                self.rest.create(&EVENTS, &namespace, json_bytes(&body)?).await?;
+            }
+            other => drop(other?),
+        }
         if self.told.len() >= REMEMBERED {
             self.told.clear();
         }
@@ -168,7 +195,8 @@ impl Writer {
             "count": 1,
             "firstTimestamp": now,
             "lastTimestamp": now,
-            "source": { "component": self.component },
+            // The scheduler speaks through the newer interface of events, which has no source.
+            "source": if self.component == SCHEDULER { json!({}) } else { json!({ "component": self.component }) },
             "reportingComponent": self.component,
             "reportingInstance": "",
         })

@@ -166,9 +166,11 @@ impl Controller {
             "metadata": { "namespace": &*meta.namespace, "name": &*meta.name, "uid": &*meta.uid },
             "target": { "kind": "Node", "name": &**node },
         });
+        // The node may have begun by the time the answer is here.
+        let before = (self.clock)();
         self.rest.post(Pod::resource(), &meta.key(), "binding", &binding).await?;
         let told = format!("Successfully assigned {}/{} to {node}", meta.namespace, meta.name);
-        self.recorder.record(&**pod, Severity::Normal, "Scheduled", told);
+        self.recorder.record_at(&**pod, Severity::Normal, "Scheduled", told, Some(before));
         Ok(())
     }
 

@@ -36,7 +36,10 @@ pub(crate) fn of(pod: &Pod, container: &Container, image_user: &str, tree: &Path
         None => image_user.to_owned(),
     };
     let found = users::lookup(tree, &text).map_err(|error| UserError::Unknown(error.to_string()))?;
-    let mut groups = found.groups;
+    let gid = group.and_then(|group| u32::try_from(group).ok()).unwrap_or(found.gid);
+    // The first of the groups is among them, so that what loses it keeps it.
+    let mut groups = vec![gid];
+    groups.extend(found.groups.into_iter().filter(|group| *group != gid));
     let mut add = |group: i64| {
         if let Ok(group) = u32::try_from(group)
             && !groups.contains(&group)
@@ -50,7 +53,6 @@ pub(crate) fn of(pod: &Pod, container: &Container, image_user: &str, tree: &Path
     if let Some(group) = shared.and_then(|shared| shared.fs_group) {
         add(group);
     }
-    let gid = group.and_then(|group| u32::try_from(group).ok()).unwrap_or(found.gid);
     Ok(User { uid: found.uid, gid, groups })
 }
 
@@ -107,15 +109,15 @@ mod tests {
 
     #[test]
     fn the_container_says_who_then_the_pod_then_the_image() {
-        check(json!({}), json!({}), "", Ok((0, 0, &[])));
-        check(json!({}), json!({}), "mem", Ok((11, 12, &[13])));
-        check(json!({"runAsUser": 7}), json!({}), "mem", Ok((7, 0, &[])));
-        check(json!({"runAsUser": 7}), json!({"runAsUser": 8, "runAsGroup": 9}), "mem", Ok((8, 9, &[])));
+        check(json!({}), json!({}), "", Ok((0, 0, &[0])));
+        check(json!({}), json!({}), "mem", Ok((11, 12, &[12, 13])));
+        check(json!({"runAsUser": 7}), json!({}), "mem", Ok((7, 0, &[0])));
+        check(json!({"runAsUser": 7}), json!({"runAsUser": 8, "runAsGroup": 9}), "mem", Ok((8, 9, &[9])));
         check(
             json!({"fsGroup": 5, "supplementalGroups": [6, 5]}),
             json!({}),
             "mem",
-            Ok((11, 12, &[13, 6, 5])),
+            Ok((11, 12, &[12, 13, 6, 5])),
         );
         check(
             json!({}),
@@ -129,7 +131,7 @@ mod tests {
     fn root_is_refused_where_it_must_not_be() {
         let non_root = || json!({"runAsNonRoot": true});
         let place = "(pod: \"p_n(u)\", container: c)";
-        check(non_root(), json!({}), "11", Ok((11, 12, &[13])));
+        check(non_root(), json!({}), "11", Ok((11, 12, &[12, 13])));
         check(
             non_root(),
             json!({}),
@@ -150,6 +152,6 @@ mod tests {
                 "container has runAsNonRoot and image has non-numeric user (mem), cannot verify user is non-root {place}"
             )),
         );
-        check(non_root(), json!({"runAsNonRoot": false}), "", Ok((0, 0, &[])));
+        check(non_root(), json!({"runAsNonRoot": false}), "", Ok((0, 0, &[0])));
     }
 }

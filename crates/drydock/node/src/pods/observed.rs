@@ -14,6 +14,8 @@ pub(crate) struct Observed {
     /// When the node first saw it.
     pub seen: Option<Timestamp>,
     pub sandbox: Sandbox,
+    /// The address of the last sandbox: a pod may be over before the API has shown it.
+    pub address: Option<Ipv4Addr>,
     /// Why there is no sandbox, or no volume, yet.
     pub blocked: Option<Blocked>,
     pub volumes_ready: bool,

@@ -39,6 +39,13 @@ pub(crate) fn succeeded(seen: &Seen) -> bool {
     matches!(&seen.state, State::Ended(ended) if ended.code == 0)
 }
 
+/// The phase of a pod of which nothing runs or will run again.
+pub(crate) fn at_last(spec: &PodSpec, observed: &Observed) -> Phase {
+    let well = |seen: &Seen| seen.ended().is_some_and(|ended| ended.code == 0);
+    let all = spec.containers.iter().all(|container| observed.of(&container.name).is_some_and(well));
+    if all && observed.failed.is_none() { Phase::Succeeded } else { Phase::Failed }
+}
+
 /// The phase that the containers make.
 pub(crate) fn of(spec: &PodSpec, observed: &Observed) -> Phase {
     if observed.failed.is_some() {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use drydock_images::{Pull, Reference, Resolved};
 use drydock_sandbox as sandbox;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, Probe};
 use tokio::sync::watch;
 
-use super::observed::{ImageState, Sandbox, State};
+use super::observed::{Ended, ImageState, Restart, Sandbox, State, is_sidecar};
 use super::record::{ContainerNote, Note, container_id, shown_id};
 use super::worker::{Told, Worker};
 use crate::container::build::{Materials, Refused, build};
@@ -25,6 +25,8 @@ use crate::{Shared, logs, volumes};
 
 /// A container that could not be started is tried again after this.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// The exit code of what never ran, as container runtimes have it.
+const NOT_RUN: i32 = 128;
 /// How long a hook may take that says no time of its own; what follows is the probes' business.
 const HOOK: Duration = Duration::from_secs(120);
 
@@ -105,12 +107,12 @@ impl Worker {
                 "Pod sandbox changed, it will be killed and re-created.",
             );
         }
-        if let Some(old) = old {
-            if let Err(error) = old.stop().await {
-                self.live.lock().sandbox = Some(old);
-                self.block("FailedKillPod", format!("error killing pod: {error}"));
-                return;
-            }
+        if let Some(old) = old
+            && let Err(error) = old.stop().await
+        {
+            self.live.lock().sandbox = Some(old);
+            self.block("FailedKillPod", format!("error killing pod: {error}"));
+            return;
         }
         let spec = self.pod.spec.clone().unwrap_or_default();
         if spec.host_network == Some(true) {
@@ -130,6 +132,7 @@ impl Worker {
         match self.shared.host.create_pod(config).await {
             Ok(pod) => {
                 self.observed.sandbox = Sandbox::Up(pod.address());
+                self.observed.address = Some(pod.address());
                 self.observed.blocked = None;
                 self.observed.cleared = false;
                 self.observed.containers.values_mut().for_each(|seen| seen.here = false);
@@ -162,7 +165,7 @@ impl Worker {
             _ => Pull::IfNotPresent,
         };
         let (shared, tell, name) = (Arc::clone(&self.shared), self.tell.clone(), name.to_owned());
-        let (pod, field) = (Arc::clone(&self.pod), format!("spec.containers{{{name}}}"));
+        let (pod, field) = (Arc::clone(&self.pod), self.field(&name));
         tokio::spawn(async move {
             let result = resolve(&shared, &pod, field, image, pull).await;
             // A worker that is gone needs no image.
@@ -252,7 +255,12 @@ impl Worker {
         let running = match started {
             Ok(running) => running,
             Err(error) => {
+                let message = format!("failed to start container {name:?}: {}", chain(&error));
                 let reason = match &error {
+                    sandbox::Error::Start(error) if error.reason() == "RunContainerError" => {
+                        self.not_run(container, note, &id, message);
+                        return Ok(());
+                    }
                     sandbox::Error::Start(error) => error.reason(),
                     sandbox::Error::Gone(_) => {
                         self.observed.sandbox = Sandbox::Gone;
@@ -260,10 +268,7 @@ impl Worker {
                     }
                     _ => "RunContainerError",
                 };
-                return Err(refused(
-                    reason,
-                    format!("failed to start container {name:?}: {}", chain(&error)),
-                ));
+                return Err(refused(reason, message));
             }
         };
         let since = running.started();
@@ -283,6 +288,37 @@ impl Worker {
         self.say_of(&name, Kind::Normal, "Started", format!("Started container {name}"));
         self.attend(container, running, true);
         Ok(())
+    }
+
+    /// A container was made, and what it should run can't be run: that is an end like others.
+    fn not_run(&mut self, container: &Container, note: ContainerNote, id: &str, message: String) {
+        let name = &container.name;
+        self.say_of(name, Kind::Normal, "Created", format!("Created container: {name}"));
+        self.say_of(name, Kind::Warning, "Failed", format!("Error: {message}"));
+        let ended = Ended {
+            id: shown_id(&self.uid, id),
+            code: NOT_RUN,
+            signal: None,
+            reason: "StartError".to_owned(),
+            message: message.clone(),
+            started: Timestamp::UNIX_EPOCH,
+            finished: self.shared.now(),
+        };
+        let again = is_sidecar(container)
+            || self.pod.spec.as_ref().is_some_and(|spec| Restart::of(spec) != Restart::Never);
+        let seen = self.seen(name);
+        if let State::Ended(before) = std::mem::replace(&mut seen.state, State::Ended(ended)) {
+            seen.last = Some(before);
+        }
+        seen.restarts = note.restart;
+        seen.here = true;
+        seen.retry = None;
+        seen.image = ImageState::Unknown;
+        seen.asked = note.image;
+        seen.image_id = note.image_id;
+        if again {
+            self.wait_with(name, "RunContainerError", message);
+        }
     }
 
     /// Watches over a container that runs: its end, its probes, and at its start its hook.

@@ -1,9 +1,10 @@
 //! A pod's status, as the API shows it.
 
+use drydock_images::Reference;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus,
+    ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus, VolumeMount, VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -23,22 +24,27 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
     let fresh = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&fresh);
     let old = pod.status.clone().unwrap_or_default();
-    let computed = phase::of(spec, observed);
+    let computed = match phase::of(spec, observed) {
+        // Of one that is deleted nothing is started again.
+        Phase::Running if pod.metadata.deletion_timestamp.is_some() && observed.cleared => {
+            phase::at_last(spec, observed)
+        }
+        phase => phase,
+    };
     let phase = match old.phase.as_deref() {
         // No pod leaves a phase that is final, whoever set it.
         Some("Failed") => Phase::Failed,
         Some("Succeeded") => Phase::Succeeded,
         _ => computed,
     };
-    let initialized = initialized(spec, observed);
     let init: Vec<ContainerStatus> = init_containers(spec)
         .iter()
-        .map(|container| container_status(container, observed, true, false, is_sidecar(container)))
+        .map(|container| container_status(container, observed, true, is_sidecar(container)))
         .collect();
-    let mains: Vec<ContainerStatus> = spec
+    let mut mains: Vec<ContainerStatus> = spec
         .containers
         .iter()
-        .map(|container| container_status(container, observed, initialized, !init.is_empty(), true))
+        .map(|container| container_status(container, observed, !init.is_empty(), true))
         .collect();
     let (reason, message) = match &observed.failed {
         Some(failure) => (Some(failure.reason.clone()), Some(failure.message.clone())),
@@ -47,9 +53,13 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
     let pod_ip = match observed.sandbox {
         Sandbox::Up(address) => Some(address.to_string()),
         // A pod that ended keeps showing the address that it had.
-        Sandbox::None | Sandbox::Gone => old.pod_ip.clone().filter(|_| phase.is_over() || observed.cleared),
+        Sandbox::None | Sandbox::Gone => {
+            let had = observed.address.map(|address| address.to_string()).or_else(|| old.pod_ip.clone());
+            had.filter(|_| phase.is_over() || observed.cleared)
+        }
     };
     let conditions = conditions(pod, spec, observed, phase, &mains, &init, now);
+    mains.sort_by(|a, b| a.name.cmp(&b.name));
     PodStatus {
         phase: Some(phase.name().to_owned()),
         reason,
@@ -63,7 +73,7 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
         qos_class: Some(old.qos_class.unwrap_or_else(|| quality::of(spec).name().to_owned())),
         init_container_statuses: Some(init).filter(|list| !list.is_empty()),
         container_statuses: Some(mains),
-        observed_generation: old.observed_generation,
+        observed_generation: pod.metadata.generation,
         ..PodStatus::default()
     }
 }
@@ -76,18 +86,9 @@ pub(crate) fn time(at: Timestamp) -> Time {
     )
 }
 
-fn initialized(spec: &PodSpec, observed: &Observed) -> bool {
-    init_containers(spec).iter().all(|init| {
-        observed.of(&init.name).is_some_and(|seen| {
-            if is_sidecar(init) { seen.started || seen.ended().is_some() } else { phase::succeeded(seen) }
-        })
-    })
-}
-
 fn container_status(
     container: &Container,
     observed: &Observed,
-    initialized: bool,
     has_init: bool,
     probed: bool,
 ) -> ContainerStatus {
@@ -96,7 +97,7 @@ fn container_status(
     let image = container.image.clone().unwrap_or_default();
     let mut status = ContainerStatus {
         name: container.name.clone(),
-        image: if seen.asked.is_empty() { image } else { seen.asked.clone() },
+        image: if seen.asked.is_empty() { image } else { whole(&seen.asked) },
         image_id: seen.image_id.clone(),
         restart_count: seen.restarts,
         started: Some(false),
@@ -105,7 +106,7 @@ fn container_status(
     let mut state = ContainerState::default();
     match if seen.hooking { &State::New } else { &seen.state } {
         State::New => {
-            let reason = if has_init && !initialized { "PodInitializing" } else { "ContainerCreating" };
+            let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
             state.waiting = Some(ContainerStateWaiting { reason: Some(reason.to_owned()), message: None });
         }
         State::Waiting { reason, message } => {
@@ -131,7 +132,31 @@ fn container_status(
             Some(ContainerState { terminated: Some(terminated(last)), ..ContainerState::default() });
         status.container_id = status.container_id.or_else(|| Some(last.id.clone()));
     }
+    // What was never made has none of it.
+    if status.container_id.is_some() {
+        let resources = container.resources.clone().unwrap_or_default();
+        status.allocated_resources = resources.requests.clone();
+        status.resources = Some(resources);
+        status.volume_mounts =
+            container.volume_mounts.as_ref().map(|list| list.iter().map(mounted).collect());
+    }
     status
+}
+
+/// An image's name as a container runtime says it, with its registry.
+fn whole(image: &str) -> String {
+    let Ok(reference) = Reference::parse(image) else { return image.to_owned() };
+    if reference.digest().is_some() { reference.to_string() } else { reference.tagged() }
+}
+
+fn mounted(mount: &VolumeMount) -> VolumeMountStatus {
+    let read_only = mount.read_only.filter(|read_only| *read_only);
+    VolumeMountStatus {
+        name: mount.name.clone(),
+        mount_path: mount.mount_path.clone(),
+        read_only,
+        recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+    }
 }
 
 fn terminated(ended: &Ended) -> ContainerStateTerminated {
@@ -219,7 +244,7 @@ fn conditions(
                 message: said.message,
                 last_transition_time: Some(since.unwrap_or_else(|| time(now))),
                 last_probe_time: None,
-                observed_generation: None,
+                observed_generation: pod.metadata.generation,
             }
         })
         .collect()

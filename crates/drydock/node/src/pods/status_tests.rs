@@ -131,3 +131,55 @@ fn times_are_whole_seconds_and_stay_while_nothing_changes() {
     assert_eq!(again.conditions, status.conditions);
     assert_eq!(serde_json::to_value(again.start_time).unwrap(), json!("2024-01-01T00:01:00Z"));
 }
+
+#[test]
+fn a_deleted_pod_ends_by_how_its_containers_did() {
+    let end = |code: i32, cleared: bool| {
+        let pod = json!({
+            "metadata": {"name": "p", "generation": 2, "deletionTimestamp": "2024-01-01T00:00:00Z"},
+            "spec": {"containers": [{"name": "a", "image": "i"}]},
+        });
+        let done = Seen { state: State::Ended(ended(code)), ..Seen::default() };
+        let observed = Observed { cleared, ..observed(&[("a", done)]) };
+        let status = of(&serde_json::from_value(pod).unwrap(), &observed, "10.0.0.1", now());
+        assert_eq!(status.observed_generation, Some(2));
+        status.phase.unwrap()
+    };
+    assert_eq!([end(0, false), end(0, true), end(3, true)], ["Running", "Succeeded", "Failed"]);
+}
+
+#[test]
+fn a_container_that_was_made_shows_what_it_was_made_with() {
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "b", "image": "busybox", "resources": {"requests": {"cpu": "1"}},
+         "volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": true}, {"name": "w", "mountPath": "/w"}]},
+        {"name": "a", "image": "busybox"},
+    ]}});
+    let observed = observed(&[("b", Seen { asked: "busybox".to_owned(), ..running() })]);
+    let status = of(&serde_json::from_value(pod).unwrap(), &observed, "10.0.0.1", now());
+    let [a, b] = &status.container_statuses.unwrap()[..] else { panic!() };
+    assert_eq!((&*a.name, &*a.image, &a.resources), ("a", "busybox", &None));
+    assert_eq!((&*b.name, &*b.image), ("b", "docker.io/library/busybox:latest"));
+    assert_eq!(serde_json::to_value(&b.resources).unwrap(), json!({"requests": {"cpu": "1"}}));
+    assert_eq!(
+        serde_json::to_value(&b.volume_mounts).unwrap(),
+        json!([
+            {"name": "v", "mountPath": "/v", "readOnly": true, "recursiveReadOnly": "Disabled"},
+            {"name": "w", "mountPath": "/w"},
+        ])
+    );
+}
+
+#[test]
+fn a_pod_that_was_over_before_anybody_looked_shows_its_address() {
+    let done = Seen { state: State::Ended(ended(0)), ..Seen::default() };
+    let gone = Observed {
+        sandbox: Sandbox::None,
+        address: Some([10, 0, 0, 2].into()),
+        cleared: true,
+        ..observed(&[("a", done)])
+    };
+    let status =
+        check(json!({"restartPolicy": "Never"}), &gone, "Succeeded [Initialized PodScheduled] a=Completed");
+    assert_eq!(status.pod_ip.as_deref(), Some("10.0.0.2"));
+}

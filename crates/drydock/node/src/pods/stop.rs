@@ -261,6 +261,7 @@ impl Worker {
         let containers = pod.containers().unwrap_or_default();
         let alive = pod.is_alive();
         self.observed.sandbox = if alive { Sandbox::Up(pod.address()) } else { Sandbox::Gone };
+        self.observed.address = Some(pod.address());
         self.live.lock().sandbox = Some(pod);
         let mut latest: BTreeMap<String, (ContainerNote, sandbox::Container)> = BTreeMap::new();
         for container in containers {

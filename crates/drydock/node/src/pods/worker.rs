@@ -259,11 +259,15 @@ impl Worker {
         reason: &'static str,
         message: impl Into<String>,
     ) {
+        self.shared.recorder.pod(&self.pod, Some(self.field(container)), kind, reason, message);
+    }
+
+    /// A container's place in the pod, as events show it.
+    pub(super) fn field(&self, container: &str) -> String {
         let init = self.pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
         let is_init = init.is_some_and(|init| init.iter().any(|init| init.name == container));
         let list = if is_init { "initContainers" } else { "containers" };
-        let field = format!("spec.{list}{{{container}}}");
-        self.shared.recorder.pod(&self.pod, Some(field), kind, reason, message);
+        format!("spec.{list}{{{container}}}")
     }
 
     pub(super) fn container(&self, name: &str) -> Option<Container> {

@@ -209,7 +209,7 @@ fn ended(code: i32) -> Value {
     json!({
         "metadata": {},
         "status": "Failure",
-        "message": format!("command terminated with non-zero exit code: exit status {code}"),
+        "message": format!("command terminated with non-zero exit code: command terminated with exit code {code}"),
         "reason": "NonZeroExitCode",
         "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]},
     })

@@ -21,12 +21,14 @@ const NEW: &str = "..data_tmp";
 pub(crate) fn write(
     directory: &Path,
     payload: &Payload,
+    mode: u32,
     group: Option<u32>,
     now: Timestamp,
 ) -> io::Result<bool> {
     fs::create_dir_all(directory)?;
-    fs::set_permissions(directory, fs::Permissions::from_mode(if group.is_some() { 0o2775 } else { 0o755 }))?;
-    own(directory, group);
+    own(directory, None, group);
+    let mode = if group.is_some() { mode | 0o2000 } else { mode };
+    fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
     let old = fs::read_link(directory.join(DATA)).ok();
     if old.as_ref().is_some_and(|old| shows(&directory.join(old), payload)) {
         return Ok(false);
@@ -35,7 +37,7 @@ pub(crate) fn write(
     let fresh = directory.join(&name);
     remove(&fresh)?;
     fs::DirBuilder::new().mode(0o755).create(&fresh)?;
-    own(&fresh, group);
+    own(&fresh, None, group);
     for (path, file) in payload {
         let path = fresh.join(path);
         if let Some(parent) = path.parent() {
@@ -45,7 +47,7 @@ pub(crate) fn write(
         let made = fs::OpenOptions::new().create_new(true).write(true).mode(mode).open(&path)?;
         io::Write::write_all(&mut &made, &file.bytes)?;
         made.set_permissions(fs::Permissions::from_mode(mode))?;
-        own(&path, group);
+        own(&path, file.owner, group);
     }
     remove(&directory.join(NEW))?;
     symlink(&name, directory.join(NEW))?;
@@ -71,11 +73,11 @@ pub(crate) fn write(
     Ok(true)
 }
 
-/// Gives something to a group, where this node may.
-pub(crate) fn own(path: &Path, group: Option<u32>) {
-    if let Some(group) = group {
+/// Gives something to a user and a group, where this node may.
+pub(crate) fn own(path: &Path, user: Option<u32>, group: Option<u32>) {
+    if user.is_some() || group.is_some() {
         // A node with a single user can't, and the files are readable to that user anyway.
-        let _refused = std::os::unix::fs::chown(path, None, Some(group));
+        let _refused = std::os::unix::fs::chown(path, user, group);
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
     use crate::volumes::payload::File;
 
     fn payload(files: &[(&str, &str)]) -> Payload {
-        let file = |text: &str| File { bytes: text.as_bytes().to_vec(), mode: 0o640 };
+        let file = |text: &str| File { bytes: text.as_bytes().to_vec(), mode: 0o640, owner: None };
         files.iter().map(|(path, text)| ((*path).to_owned(), file(text))).collect()
     }
 
@@ -130,12 +132,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("v");
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        assert!(write(&directory, &payload(&[("a", "1"), ("d/e", "2")]), None, at(1)).unwrap());
+        assert!(write(&directory, &payload(&[("a", "1"), ("d/e", "2")]), 0o777, None, at(1)).unwrap());
         check(&directory, &["..data", "a", "d"]);
         assert_eq!(fs::read_to_string(directory.join("d/e")).unwrap(), "2");
         assert_eq!(fs::metadata(directory.join("a")).unwrap().permissions().mode() & 0o777, 0o640);
-        assert!(!write(&directory, &payload(&[("a", "1"), ("d/e", "2")]), None, at(2)).unwrap());
-        assert!(write(&directory, &payload(&[("a", "3"), ("b", "4")]), None, at(3)).unwrap());
+        assert!(!write(&directory, &payload(&[("a", "1"), ("d/e", "2")]), 0o777, None, at(2)).unwrap());
+        assert!(write(&directory, &payload(&[("a", "3"), ("b", "4")]), 0o777, None, at(3)).unwrap());
         check(&directory, &["..data", "a", "b"]);
         assert_eq!(fs::read_to_string(directory.join("a")).unwrap(), "3");
         let kept = fs::read_dir(&directory)

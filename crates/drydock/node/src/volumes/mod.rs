@@ -6,7 +6,7 @@
 pub(crate) mod atomic;
 pub(crate) mod payload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -45,6 +45,8 @@ pub(crate) struct Places {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prepared {
     volumes: BTreeMap<String, PathBuf>,
+    /// Those that the API fills, which nobody else writes to.
+    filled: BTreeSet<String>,
 }
 
 /// Brings the volumes of a pod about, or up to date. Blocks.
@@ -68,7 +70,10 @@ pub(crate) fn prepare(
             Some(files) => {
                 let root = if payload::is_private(volume) { &places.memory } else { &places.disk };
                 let path = root.join(&volume.name);
-                atomic::write(&path, &files, group, now).map_err(|error| failed(error.to_string()))?;
+                // Only config maps are on disk in Kubernetes; memory has the sticky bit.
+                let mode = if volume.config_map.is_some() { 0o777 } else { 0o1777 };
+                atomic::write(&path, &files, mode, group, now).map_err(|error| failed(error.to_string()))?;
+                prepared.filled.insert(volume.name.clone());
                 path
             }
             None => other(volume, places, group).map_err(failed)?,
@@ -92,9 +97,9 @@ fn other(volume: &Volume, places: &Places, group: Option<u32>) -> Result<PathBuf
             let size = empty.size_limit.as_ref().and_then(quantity::units).filter(|size| *size > 0);
             tmpfs(&path, size).map_err(words)?;
         }
-        let mode = if group.is_some() { 0o2777 } else { 0o777 };
+        let mode = if memory { 0o1777 } else { 0o777 } | if group.is_some() { 0o2000 } else { 0 };
+        atomic::own(&path, None, group);
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(words)?;
-        atomic::own(&path, group);
         return Ok(path);
     }
     if let Some(host) = &volume.host_path {
@@ -177,7 +182,7 @@ impl Prepared {
                 _ => String::new(),
             };
             let source = inside(volume, &below)?;
-            let read_only = wish.read_only == Some(true);
+            let read_only = wish.read_only == Some(true) || self.filled.contains(&wish.name);
             mounts.push(Mount {
                 destination: Path::new("/").join(&wish.mount_path),
                 what: MountKind::Bind { source, read_only },
@@ -185,6 +190,20 @@ impl Prepared {
         }
         Ok(mounts)
     }
+}
+
+/// Makes a directory below a volume, open to the same as the volume is.
+fn make_like(volume: &Path, below: &Path) -> io::Result<()> {
+    let mode = fs::metadata(volume)?.permissions().mode() & 0o777;
+    let mut path = volume.to_owned();
+    for part in below.components() {
+        path.push(part);
+        if fs::symlink_metadata(&path).is_err() {
+            fs::create_dir(&path)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(())
 }
 
 /// A path below a volume that can't lead out of it; made as a directory when it is not there.
@@ -200,7 +219,7 @@ fn inside(volume: &Path, below: &str) -> Result<PathBuf, ConfigError> {
     }
     let path = volume.join(below);
     if fs::symlink_metadata(&path).is_err() {
-        fs::create_dir_all(&path).map_err(|error| bad(&error.to_string()))?;
+        make_like(volume, Path::new(below)).map_err(|error| bad(&error.to_string()))?;
     }
     let (path, volume) = (path.canonicalize(), volume.canonicalize());
     match (path, volume) {

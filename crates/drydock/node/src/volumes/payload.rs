@@ -21,6 +21,8 @@ pub(crate) type Payload = BTreeMap<String, File>;
 pub(crate) struct File {
     pub bytes: Vec<u8>,
     pub mode: u32,
+    /// Whose it is, where it is not the node's.
+    pub owner: Option<u32>,
 }
 
 /// A token that a volume shows, before it was asked for.
@@ -118,7 +120,13 @@ pub(crate) fn of(
                 let found =
                     tokens.iter().find(|(wish, _)| wish.volume == volume.name && wish.path == source.path);
                 let (_, token) = found.ok_or("failed to fetch token")?;
-                put(&mut files, &source.path, token.clone().into_bytes(), None, mode)?;
+                let (user, group) = owners(pod);
+                // A token is for whom the pod runs as, and where nobody can tell who that is, for all in it.
+                let own = if user.is_some() || group { 0o600 } else { mode };
+                put(&mut files, &source.path, token.clone().into_bytes(), None, own)?;
+                if let Some(file) = files.get_mut(&source.path) {
+                    file.owner = user;
+                }
             }
         }
     } else {
@@ -137,6 +145,19 @@ pub(crate) fn is_private(volume: &Volume) -> bool {
             .any(|source| source.secret.is_some() || source.service_account_token.is_some())
 }
 
+/// The one user that all containers of a pod run as, where they say so; and whether the pod has a group for files.
+fn owners(pod: &Pod) -> (Option<u32>, bool) {
+    let Some(spec) = &pod.spec else { return (None, false) };
+    let shared = spec.security_context.as_ref();
+    let user = |container: &Container| {
+        let own = container.security_context.as_ref().and_then(|own| own.run_as_user);
+        own.or(shared.and_then(|shared| shared.run_as_user))
+    };
+    let mut users = spec.containers.iter().chain(spec.init_containers.iter().flatten()).map(user);
+    let first = users.next().flatten().filter(|first| users.all(|other| other == Some(*first)));
+    (first.and_then(|user| u32::try_from(user).ok()), shared.is_some_and(|shared| shared.fs_group.is_some()))
+}
+
 fn put(
     files: &mut Payload,
     path: &str,
@@ -149,7 +170,7 @@ fn put(
         return Err(format!("invalid path: {path:?}"));
     }
     let mode = u32::try_from(mode.unwrap_or(default)).unwrap_or(0o644) & 0o777;
-    files.insert(path.to_owned(), File { bytes, mode });
+    files.insert(path.to_owned(), File { bytes, mode, owner: None });
     Ok(())
 }
 
@@ -262,7 +283,10 @@ mod tests {
                 files
                     .iter()
                     .map(|(path, text, mode)| {
-                        ((*path).to_owned(), File { bytes: text.as_bytes().to_vec(), mode: *mode })
+                        (
+                            (*path).to_owned(),
+                            File { bytes: text.as_bytes().to_vec(), mode: *mode, owner: None },
+                        )
                     })
                     .collect::<Payload>()
             })
@@ -290,6 +314,21 @@ mod tests {
             ]}}),
             Ok(&[("token", "TOKEN", 0o644), ("ca.crt", "1", 0o644), ("namespace", "n", 0o644)]),
         );
+    }
+
+    #[test]
+    fn a_token_is_for_the_one_user_that_all_containers_run_as() {
+        let check = |spec: Value, expected: (Option<u32>, bool)| {
+            let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            assert_eq!(owners(&pod), expected);
+        };
+        let own = |user: i64| json!({"name": "c", "securityContext": {"runAsUser": user}});
+        check(json!({"containers": [{"name": "c"}]}), (None, false));
+        check(json!({"containers": [own(7), own(7)]}), (Some(7), false));
+        check(json!({"containers": [own(7), own(8)]}), (None, false));
+        check(json!({"containers": [own(7), {"name": "d"}]}), (None, false));
+        let context = json!({"runAsUser": 7, "fsGroup": 9});
+        check(json!({"securityContext": context, "containers": [own(7), {"name": "d"}]}), (Some(7), true));
     }
 
     #[test]

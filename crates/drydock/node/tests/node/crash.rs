@@ -60,7 +60,7 @@ fn container_id(pod: &k8s_openapi::api::core::v1::Pod) -> String {
 /// Brings a pod about, says so, and waits to be killed.
 pub(crate) fn first(directory: &Path) -> ExitCode {
     run(directory, false, |cluster| async move {
-        cluster.pod("kept", script("echo begun; trap 'exit 0' TERM; while true; do sleep 0.05; done")).await;
+        cluster.pod("kept", script("trap 'exit 0' TERM; echo begun; while true; do sleep 0.05; done")).await;
         println!("{}", container_id(&cluster.until_ready("kept").await));
         std::future::pending().await
     })

@@ -160,7 +160,10 @@ async fn a_container_that_ends_is_started_again_with_patience(cluster: Arc<Clust
 }
 
 async fn a_pod_is_asked_to_end_before_it_is_killed(cluster: Arc<Cluster>) {
-    cluster.pod("polite", script("trap 'exit 0' TERM; while true; do sleep 0.05; done")).await;
+    // Who has not said what to do about a signal does not hear it.
+    let mut polite = script("trap 'exit 0' TERM; touch /hears; while true; do sleep 0.05; done");
+    polite["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["cat", "/hears"]}});
+    cluster.pod("polite", polite).await;
     cluster.pod("deaf", script("trap '' TERM; while true; do sleep 1; done")).await;
     cluster.until_ready("polite").await;
     cluster.until_ready("deaf").await;
@@ -175,8 +178,10 @@ async fn a_pod_is_asked_to_end_before_it_is_killed(cluster: Arc<Cluster>) {
 }
 
 async fn a_hook_runs_before_the_signal(cluster: Arc<Cluster>) {
-    let mut spec =
-        script("trap 'cat /tmp/hook > /dev/termination-log; exit 7' TERM; while true; do sleep 0.05; done");
+    let mut spec = script(
+        "trap 'cat /tmp/hook > /dev/termination-log; exit 7' TERM; touch /hears; while true; do sleep 0.05; done",
+    );
+    spec["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["cat", "/hears"]}});
     spec["containers"][0]["lifecycle"] = json!({
         "postStart": {"exec": {"command": ["sh", "-c", "echo started > /tmp/hook"]}},
         "preStop": {"exec": {"command": ["sh", "-c", "echo stopping >> /tmp/hook"]}},

@@ -140,8 +140,13 @@ async fn a_terminal_is_a_terminal(cluster: Arc<Cluster>) {
 async fn a_port_is_forwarded(cluster: Arc<Cluster>) {
     cluster.pod("port", script("while true; do echo answered | nc -l -p 8080; done")).await;
     cluster.until_ready("port").await;
-    let mut socket = connect(&cluster, "/portForward/default/port?ports=8080", "v4.channel.k8s.io").await;
-    let [data, error, ..] = hear_bytes(&mut socket).await;
+    let (data, error) = cluster
+        .until("somebody listens", || async {
+            let path = "/portForward/default/port?ports=8080";
+            let [data, error, ..] = hear_bytes(&mut connect(&cluster, path, "v4.channel.k8s.io").await).await;
+            (data.len() > 2).then_some((data, error))
+        })
+        .await;
     assert_eq!(data, [&8080u16.to_le_bytes()[..], b"answered\n"].concat());
     assert_eq!(error, 8080u16.to_le_bytes());
     let mut socket = connect(&cluster, "/portForward/default/port?ports=9", "v4.channel.k8s.io").await;

@@ -38,10 +38,17 @@ async fn what_can_not_start_says_why(cluster: Arc<Cluster>) {
         cluster,
         "no-command",
         json!({"image": "busybox", "command": ["/nope"]}),
-        "RunContainerError",
-        "no such file or directory",
+        "CrashLoopBackOff",
+        "restarting failed container=main",
     )
     .await;
+    let never = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox", "command": ["/nope"]}]});
+    cluster.pod("never-run", never).await;
+    let pod = cluster.until_phase("never-run", "Failed").await;
+    let ended = pod.status.clone().unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated;
+    let ended = ended.unwrap();
+    assert_eq!((ended.exit_code, ended.reason.as_deref()), (128, Some("StartError")));
+    assert!(ended.message.unwrap().contains("no such file or directory"));
     check(
         cluster,
         "no-image",

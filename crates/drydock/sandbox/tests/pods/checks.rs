@@ -472,6 +472,12 @@ async fn pods_talk_to_each_other_and_to_the_node_by_address(place: &Place) {
     stream.read_exact(&mut buffer).await.unwrap();
     assert_eq!(&buffer, b"from a pod\n");
 
+    // What neighbours remember of the node stays true when other pods come and go.
+    let (_, text) = place.script(&client, "arp", "cat /proc/net/arp").await;
+    let node = place.host.address().to_string();
+    let node = text.lines().find(|line| line.split_whitespace().next() == Some(&node));
+    assert!(node.is_some_and(|line| line.contains("02:64:72:79:00:01")), "{text}");
+
     // Every address of the services is the node's to listen on.
     let service = tokio::net::TcpListener::bind("10.96.7.8:80").await.unwrap();
     let say = "echo to a service | nc 10.96.7.8 80";
