@@ -158,7 +158,7 @@ pub enum Failure {
     TooManyRequests {
         /// Why.
         message: String,
-        /// After how many seconds.
+        /// After how many seconds; zero when nobody knows.
         retry_after: u64,
         /// Machine-readable causes.
         causes: Vec<Cause>,
@@ -307,7 +307,7 @@ impl Failure {
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         match self {
-            Self::TooManyRequests { retry_after, .. } => Some(*retry_after),
+            Self::TooManyRequests { retry_after, .. } => Some(*retry_after).filter(|seconds| *seconds > 0),
             Self::AlreadyExists { generated: true, .. } | Self::TooLargeResourceVersion { .. } => Some(1),
             Self::Injected { code: 429 | 503, .. } => Some(1),
             _ => None,

@@ -27,7 +27,10 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let client = kube::Client::try_default().await.context("no cluster: set KUBECONFIG")?;
+    let mut config = kube::Config::infer().await.context("no cluster: set KUBECONFIG")?;
+    // A refusal is an answer, too.
+    config.default_retry = false;
+    let client = kube::Client::try_from(config).context("no cluster: set KUBECONFIG")?;
     let places = Arc::new(Semaphore::new(arguments.at_once));
     let mut playing = JoinSet::new();
     for (number, path) in arguments.cases.into_iter().enumerate() {

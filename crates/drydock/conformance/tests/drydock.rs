@@ -48,11 +48,13 @@ macro_rules! cases {
 cases! {
     access => "access.txt",
     apply => "apply.txt",
+    batch => "batch.txt",
     create_and_read => "create-read.txt",
     custom_resources => "custom-resources.txt",
     defaults => "defaults.txt",
     delete => "delete.txt",
     discovery => "discovery.txt",
+    disruption => "disruption.txt",
     list_and_watch => "list-watch.txt",
     endpoints => "endpoints.txt",
     nulls => "nulls.txt",

@@ -1,6 +1,7 @@
 //! What kube-controller-manager and kube-scheduler do, as ordinary clients: garbage collection, namespace deletion,
-//! Deployments, ReplicaSets, Endpoints and EndpointSlices, default accounts, the cluster's certificate,
-//! disruption budgets, aggregated roles; and pods are given to nodes.
+//! Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs, Endpoints and EndpointSlices, default accounts, the
+//! cluster's certificate, disruption budgets, aggregated roles; claims and volumes in use are kept; and pods are given
+//! to nodes.
 //!
 //! Each controller is one module, and in it one decision: a pure function from objects to what shall happen,
 //! with its tests beside it. What drives them is in the module `machinery`, once for all: a kind is watched once for
@@ -10,15 +11,17 @@
 //! - A controller acts under its own identity, and needs no more rights than Kubernetes gives it.
 //! - Objects are kept slim: only what a decision looks at.
 //!
-//! What is not here: StatefulSets, Jobs and CronJobs.
+//! What is not here: DaemonSets, and what binds claims to volumes.
 
 mod claim;
 mod cluster_roles;
+mod cron_job;
 mod deployment;
 mod disruption;
 mod endpoint_slices;
 mod endpoints;
 mod garbage;
+mod job;
 mod machinery;
 mod namespaces;
 mod objects;

@@ -17,8 +17,8 @@ use crate::machinery::recorder::Recorder;
 use crate::machinery::rest::{Error, Rest};
 use crate::objects::resource::Resource;
 use crate::{
-    Options, SCHEDULER, WATCHER, cluster_roles, deployment, disruption, endpoint_slices, endpoints, garbage,
-    namespaces, protection, replica_set, root_ca, scheduler, service_accounts, stateful_set,
+    Options, SCHEDULER, WATCHER, cluster_roles, cron_job, deployment, disruption, endpoint_slices, endpoints,
+    garbage, job, namespaces, protection, replica_set, root_ca, scheduler, service_accounts, stateful_set,
 };
 
 /// Workers of the controllers that have little to do.
@@ -59,6 +59,8 @@ pub fn run(
     let mut revisions = informer();
     let mut claims = informer();
     let mut volumes = informer();
+    let mut jobs = informer();
+    let mut cron_jobs = informer();
     let mut services = informer();
     let mut published = informer();
     let mut slices = informer();
@@ -87,6 +89,24 @@ pub fn run(
     let (all, now) = ((&mut stateful, &mut pods, &mut claims, &mut revisions), clock.clone());
     let controller = stateful_set::Controller::new(own, told, now, all, &queue);
     work!(house, "statefulset", workers, queue, controller, [stateful, pods, claims, revisions]);
+
+    let (queue, own) = (Arc::default(), rest("job-controller"));
+    let told = voice("job-controller", &own);
+    let controller = job::Controller::new(own.clone(), told, clock.clone(), &mut jobs, &mut pods, &queue);
+    work!(house, "job", workers, queue, controller, [jobs, pods]);
+
+    let queue = Arc::default();
+    let controller = job::Orphans::new(own, &mut jobs, &mut pods, &queue);
+    work!(house, "job-orphans", FEW, queue, controller, [jobs, pods]);
+
+    let (queue, own) = (Arc::default(), rest("cronjob-controller"));
+    let (told, now) = (voice("cronjob-controller", &own), clock.clone());
+    let controller = cron_job::Controller::new(own, told, now, &mut cron_jobs, &mut jobs, &queue);
+    work!(house, "cronjob", FEW, queue, controller, [cron_jobs, jobs]);
+
+    let (queue, own) = (Arc::default(), rest("ttl-after-finished-controller"));
+    let controller = job::expiry::Controller::new(own, clock.clone(), &mut jobs, &queue);
+    work!(house, "ttl-after-finished", FEW, queue, controller, [jobs]);
 
     let (queue, own) = (Arc::default(), rest("pvc-protection-controller"));
     let controller = protection::Claims::new(own, &mut claims, &mut pods, &queue);
@@ -169,6 +189,8 @@ pub fn run(
     house.watch(&watcher, &feed, revisions);
     house.watch(&watcher, &feed, claims);
     house.watch(&watcher, &feed, volumes);
+    house.watch(&watcher, &feed, jobs);
+    house.watch(&watcher, &feed, cron_jobs);
     house.watch(&watcher, &feed, services);
     house.watch(&watcher, &feed, published);
     house.watch(&watcher, &feed, slices);

@@ -17,7 +17,7 @@ const DIFFERENT: &[(&str, &str)] = &[(
 
 /// Fields that a real server adds and this one does not, and why.
 const ABSENT: &[(&str, &str)] = &[
-    ("PersistentVolumeClaim \"pvc\".metadata.finalizers", "no controller would take the finalizer away"),
+    ("PersistentVolumeClaim \"pvc\".metadata.finalizers", "the API server's admission sets it, not the kind"),
     ("Node \"kinds-node\".spec.taints", "no controller would take the taint away"),
 ];
 

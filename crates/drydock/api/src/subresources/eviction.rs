@@ -56,7 +56,7 @@ async fn spend(call: &Call<'_>, pod: &Value, dry_run: bool) -> Result<(), Failur
                 None => return Ok(()),
             },
             _ => {
-                return Err(Failure::Internal(
+                return Err(Failure::Unexpected(
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
                         .into(),
                 ));

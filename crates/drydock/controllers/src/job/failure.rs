@@ -52,7 +52,9 @@ fn matching(rule: &FailureRule, pod: &Pod) -> Option<String> {
             "NotIn" => !wanted.values.contains(code),
             _ => false,
         })?;
-        return Some(format!("Container {container} for pod {namespace}/{name} failed with exit code {code}"));
+        return Some(format!(
+            "Container {container} for pod {namespace}/{name} failed with exit code {code}"
+        ));
     }
     let ready = pod.status.ready.map(|ready| ("Ready", if ready.is { "True" } else { "False" }));
     let special = pod.status.special.iter().map(|(kind, status)| (&**kind, &**status));
@@ -97,7 +99,8 @@ impl Failures {
     /// After these pods, which were not counted before, are over.
     pub fn after(self, succeeded: &[&Pod], failed: &[&Pod]) -> Self {
         let since = succeeded.iter().map(|pod| finished_at(pod)).max();
-        let times = failed.iter().map(|pod| finished_at(pod)).filter(|at| since.is_none_or(|since| *at > since));
+        let times =
+            failed.iter().map(|pod| finished_at(pod)).filter(|at| since.is_none_or(|since| *at > since));
         let before = if since.is_some() { Self::default() } else { self };
         times.fold(before, |so_far, at| Self { count: so_far.count + 1, last: so_far.last.max(Some(at)) })
     }
@@ -135,7 +138,9 @@ mod tests {
         let rules = r#"[{"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]},
             {"action":"FailJob","onExitCodes":{"operator":"In","values":[42]}},{"action":"FailIndex","onExitCodes":{"containerName":"c","operator":"NotIn","values":[1]}}]"#;
         let ended = |code: i32| {
-            format!(r#"{{"phase":"Failed","containerStatuses":[{{"name":"c","state":{{"terminated":{{"exitCode":{code}}}}}}}]}}"#)
+            format!(
+                r#"{{"phase":"Failed","containerStatuses":[{{"name":"c","state":{{"terminated":{{"exitCode":{code}}}}}}}]}}"#
+            )
         };
         check(
             rules,

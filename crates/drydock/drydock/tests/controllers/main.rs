@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what helps a test fails like a test")]
 
 mod garbage;
+mod jobs;
 mod namespaces;
 mod pods;
 mod stateful;

@@ -174,7 +174,8 @@ impl From<Status> for PodStatus {
         let all = || status.container_statuses.iter().chain(&status.init_container_statuses);
         let ends = status.container_statuses.iter().map(|one| one.state.terminated.as_ref()?.finished_at);
         let ended_at = ends.collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max());
-        let ended = all().filter_map(|one| Some((one.name.clone(), one.state.terminated.as_ref()?.exit_code)));
+        let ended =
+            all().filter_map(|one| Some((one.name.clone(), one.state.terminated.as_ref()?.exit_code)));
         PodStatus {
             phase: status.phase,
             pod_ip: status.pod_ip,

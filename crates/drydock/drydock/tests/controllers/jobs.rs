@@ -1,0 +1,230 @@
+//! Jobs and CronJobs: pods that end, and what follows from how they do.
+
+use k8s_openapi::api::batch::v1::{CronJob, Job, JobStatus};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, eventually, object};
+
+fn template(restart: &str) -> Value {
+    json!({ "spec": { "restartPolicy": restart, "containers": [{ "name": "c", "image": "i:1" }] } })
+}
+
+async fn run(cluster: &Cluster, more: Value) -> Job {
+    let mut spec = json!({ "template": template("Never") });
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let job = json!({ "metadata": { "name": "j" }, "spec": spec });
+    cluster.in_default::<Job>().create(&PostParams::default(), &object(job)).await.unwrap()
+}
+
+/// Waits until this many pods of the Job are there and neither ended nor ending.
+async fn active(cluster: &Cluster, count: usize) -> Vec<Pod> {
+    let pods: Api<Pod> = cluster.in_default();
+    eventually(&format!("{count} pods"), || async {
+        let all = pods.list(&ListParams::default()).await.ok()?.items;
+        let active = all.into_iter().filter(|pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            !matches!(phase, Some("Succeeded" | "Failed")) && pod.metadata.deletion_timestamp.is_none()
+        });
+        let active: Vec<Pod> = active.collect();
+        (active.len() == count).then_some(active)
+    })
+    .await
+}
+
+/// Ends a pod, some time ago.
+async fn end(cluster: &Cluster, pod: &Pod, phase: &str, code: i32) {
+    let at = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
+    let status = json!({ "status": {
+        "phase": phase,
+        "containerStatuses": [{
+            "name": "c", "image": "i:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": code, "finishedAt": at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() } },
+        }],
+    } });
+    let pods: Api<Pod> = cluster.in_default();
+    pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+}
+
+/// Waits until the status is so.
+async fn status(cluster: &Cluster, what: &str, so: impl Fn(&JobStatus) -> bool) -> JobStatus {
+    let jobs: Api<Job> = cluster.in_default();
+    eventually(what, || async {
+        let status = jobs.get("j").await.ok()?.status?;
+        so(&status).then_some(status)
+    })
+    .await
+}
+
+fn conditions(status: &JobStatus) -> Vec<String> {
+    let all = status.conditions.iter().flatten();
+    all.map(|one| format!("{}={} {}", one.type_, one.status, one.reason.clone().unwrap_or_default()))
+        .collect()
+}
+
+fn is(status: &JobStatus, condition: &str) -> bool {
+    conditions(status).iter().any(|one| one.starts_with(&format!("{condition}=True")))
+}
+
+#[tokio::test]
+async fn a_job_is_complete_when_enough_pods_succeeded() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({ "completions": 3, "parallelism": 2 })).await;
+    let first = active(&cluster, 2).await;
+    assert_eq!(first[0].finalizers(), ["batch.kubernetes.io/job-tracking"]);
+    for pod in &first {
+        end(&cluster, pod, "Succeeded", 0).await;
+    }
+    let last = active(&cluster, 1).await;
+    let half = status(&cluster, "two counted", |status| status.succeeded == Some(2)).await;
+    assert_eq!((half.active, half.uncounted_terminated_pods.is_some()), (Some(1), true));
+    end(&cluster, &last[0], "Succeeded", 0).await;
+    let done = status(&cluster, "complete", |status| is(status, "Complete")).await;
+    assert_eq!(
+        conditions(&done),
+        ["SuccessCriteriaMet=True CompletionsReached", "Complete=True CompletionsReached"]
+    );
+    assert!(done.completion_time >= done.start_time && done.succeeded == Some(3) && done.active.is_none());
+    let pods = cluster.in_default::<Pod>().list(&ListParams::default()).await.unwrap();
+    assert!(pods.iter().all(|pod| pod.finalizers().is_empty()));
+}
+
+#[tokio::test]
+async fn failures_are_tried_again_up_to_the_limit() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({ "backoffLimit": 1 })).await;
+    let first = active(&cluster, 1).await;
+    end(&cluster, &first[0], "Failed", 1).await;
+    status(&cluster, "one failure", |status| status.failed == Some(1)).await;
+    let second = active(&cluster, 1).await;
+    end(&cluster, &second[0], "Failed", 1).await;
+    let over = status(&cluster, "failed", |status| is(status, "Failed")).await;
+    assert_eq!(
+        conditions(&over),
+        ["FailureTarget=True BackoffLimitExceeded", "Failed=True BackoffLimitExceeded"]
+    );
+    assert_eq!(over.failed, Some(2));
+    let events: Api<Event> = cluster.in_default();
+    eventually("it is told", || async {
+        let all = events.list(&ListParams::default()).await.ok()?.items;
+        all.iter().any(|one| one.reason.as_deref() == Some("BackoffLimitExceeded")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn each_number_has_its_pod_and_succeeds_once() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({ "completions": 2, "parallelism": 2, "completionMode": "Indexed" })).await;
+    let pods = active(&cluster, 2).await;
+    let second = pods.iter().find(|pod| pod.name_any().starts_with("j-1-")).unwrap();
+    assert_eq!(second.spec.as_ref().unwrap().hostname.as_deref(), Some("j-1"));
+    assert_eq!(second.annotations()["batch.kubernetes.io/job-completion-index"], "1");
+    end(&cluster, second, "Succeeded", 0).await;
+    let half = status(&cluster, "one through", |status| status.succeeded == Some(1)).await;
+    assert_eq!(half.completed_indexes.as_deref(), Some("1"));
+    let first = active(&cluster, 1).await;
+    end(&cluster, &first[0], "Failed", 1).await;
+    let again = active(&cluster, 1).await;
+    assert!(again[0].name_any().starts_with("j-0-"));
+    end(&cluster, &again[0], "Succeeded", 0).await;
+    let done = status(&cluster, "complete", |status| is(status, "Complete")).await;
+    assert_eq!((done.completed_indexes.as_deref(), done.failed), (Some("0,1"), Some(1)));
+}
+
+#[tokio::test]
+async fn a_job_is_held_and_goes_on_and_runs_out_of_time() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({ "parallelism": 2, "completions": 2, "suspend": true })).await;
+    let held = status(&cluster, "held", |status| is(status, "Suspended")).await;
+    assert!(held.start_time.is_none());
+    let jobs: Api<Job> = cluster.in_default();
+    let set = |spec: Value| Patch::Merge(json!({ "spec": spec }));
+    jobs.patch("j", &PatchParams::default(), &set(json!({ "suspend": false }))).await.unwrap();
+    active(&cluster, 2).await;
+    jobs.patch("j", &PatchParams::default(), &set(json!({ "suspend": true }))).await.unwrap();
+    active(&cluster, 0).await;
+    let soon = set(json!({ "suspend": false, "activeDeadlineSeconds": 1 }));
+    jobs.patch("j", &PatchParams::default(), &soon).await.unwrap();
+    let over = status(&cluster, "failed", |status| is(status, "Failed")).await;
+    assert!(
+        conditions(&over).contains(&"Failed=True DeadlineExceeded".to_owned()),
+        "{:?}",
+        conditions(&over)
+    );
+    assert_eq!(over.active, None);
+}
+
+#[tokio::test]
+async fn what_is_over_goes_when_it_said_and_takes_its_pods_along() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({ "ttlSecondsAfterFinished": 1 })).await;
+    let pods = active(&cluster, 1).await;
+    end(&cluster, &pods[0], "Succeeded", 0).await;
+    let jobs: Api<Job> = cluster.in_default();
+    eventually("the job gone", || async { jobs.get_opt("j").await.ok()?.is_none().then_some(()) }).await;
+    assert!(cluster.names(&cluster.in_default::<Pod>()).await.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_holds_the_pods_of_a_job_that_was_deleted() {
+    let cluster = Cluster::start().await;
+    let jobs: Api<Job> = cluster.in_default();
+    for propagation in [DeleteParams::background(), DeleteParams::foreground(), DeleteParams::orphan()] {
+        let orphan = propagation == DeleteParams::orphan();
+        run(&cluster, json!({})).await;
+        let pods = active(&cluster, 1).await;
+        jobs.delete("j", &propagation).await.unwrap();
+        eventually("the job gone", || async { jobs.get_opt("j").await.ok()?.is_none().then_some(()) }).await;
+        let all: Api<Pod> = cluster.in_default();
+        if orphan {
+            eventually("the pod let go", || async {
+                all.get(&pods[0].name_any()).await.ok()?.finalizers().is_empty().then_some(())
+            })
+            .await;
+        } else {
+            eventually("no pods", || async { cluster.names(&all).await.is_empty().then_some(()) }).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cron_job_starts_jobs_and_keeps_a_few() {
+    let cluster = Cluster::start().await;
+    let cron_jobs: Api<CronJob> = cluster.in_default();
+    let cron_job = json!({
+        "metadata": { "name": "tick" },
+        "spec": {
+            "schedule": "@every 1s",
+            "concurrencyPolicy": "Forbid",
+            "successfulJobsHistoryLimit": 0,
+            "jobTemplate": { "metadata": { "labels": { "a": "b" } }, "spec": { "template": template("OnFailure") } },
+        },
+    });
+    cron_jobs.create(&PostParams::default(), &object(cron_job)).await.unwrap();
+    let pods = active(&cluster, 1).await;
+    let jobs: Api<Job> = cluster.in_default();
+    let job = jobs.list(&ListParams::default()).await.unwrap().items.remove(0);
+    assert_eq!(job.labels()["a"], "b");
+    assert_eq!(job.owner_references()[0].kind, "CronJob");
+    assert!(job.annotations().contains_key("batch.kubernetes.io/cronjob-scheduled-timestamp"));
+    let told = eventually("it is said to run", || async {
+        let status = cron_jobs.get("tick").await.ok()?.status?;
+        status.active.iter().flatten().any(|one| one.uid == job.uid()).then_some(status)
+    })
+    .await;
+    assert!(told.last_schedule_time.is_some());
+    let hold = Patch::Merge(json!({ "spec": { "suspend": true } }));
+    cron_jobs.patch("tick", &PatchParams::default(), &hold).await.unwrap();
+    end(&cluster, &pods[0], "Succeeded", 0).await;
+    eventually("none kept, none running", || async {
+        let status = cron_jobs.get("tick").await.ok()?.status?;
+        let through = status.last_successful_time.is_some() && status.active.is_none();
+        (through && cluster.names(&jobs).await.is_empty()).then_some(())
+    })
+    .await;
+}
