@@ -41,9 +41,9 @@ pub async fn measure(program: &Path, kubeconfig: &Path, count: usize, table: &mu
         .map(|number| {
             let (foos, resource) = (foos.clone(), resource.clone());
             async move {
-                let foo = DynamicObject::new(&format!("foo-{number}"), &resource)
+                let wanted = DynamicObject::new(&format!("foo-{number}"), &resource)
                     .data(json!({"spec": {"deploymentName": format!("foo-{number}"), "replicas": 1}}));
-                foos.create(&PostParams::default(), &foo).await
+                foos.create(&PostParams::default(), &wanted).await
             }
         })
         .buffer_unordered(16)
