@@ -20,6 +20,7 @@ use crate::container::{environment, fields::Place, naming};
 use crate::events::Kind;
 use crate::probes;
 use crate::probes::ask::{self, Target};
+use crate::probes::page;
 use crate::volumes::payload;
 use crate::{Shared, logs, volumes};
 
@@ -512,7 +513,7 @@ pub(super) async fn run_hook(
         return ask::exec(target, action, limit).await;
     }
     if let Some(action) = &hook.http_get {
-        return ask::http_get(target, action, limit).await;
+        return page::http_get(target, action, limit).await;
     }
     if let Some(sleep) = &hook.sleep {
         let seconds = u64::try_from(sleep.seconds).unwrap_or(0);

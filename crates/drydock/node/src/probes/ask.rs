@@ -3,13 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use bytes::Bytes;
 use drydock_sandbox as sandbox;
-use http_body_util::{BodyExt, Empty};
-use hyper_util::rt::TokioIo;
-use k8s_openapi::api::core::v1::{Container, ExecAction, HTTPGetAction, HTTPHeader, Probe};
+use k8s_openapi::api::core::v1::{Container, ExecAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::io::AsyncReadExt;
+
+use super::page::http_get;
 
 /// How much of what a program says is kept for the event.
 const KEPT: usize = 10 * 1024;
@@ -67,64 +66,7 @@ pub(crate) async fn exec(target: &Target, action: &ExecAction, timeout: Duration
     }
 }
 
-/// Asks for a page; anything from 200 to 399 is good.
-pub(crate) async fn http_get(
-    target: &Target,
-    action: &HTTPGetAction,
-    timeout: Duration,
-) -> Result<(), String> {
-    let address = address(target, action.host.as_deref(), &action.port)?;
-    let path = action.path.clone().unwrap_or_default();
-    let path = if path.starts_with('/') { path } else { format!("/{path}") };
-    if action.scheme.as_deref() == Some("HTTPS") {
-        return Err("this node can't ask over HTTPS".to_owned());
-    }
-    let shown = format!("http://{address}{path}");
-    let get = async {
-        let stream = dial(target, address, timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
-        let failed = |error: &dyn std::error::Error| format!("Get {shown:?}: {error}");
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| failed(&error))?;
-        let connection = tokio::spawn(connection);
-        let mut request = http::Request::get(path.as_str());
-        let headers: &[HTTPHeader] = action.http_headers.as_deref().unwrap_or_default();
-        if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
-            request = request.header("Host", address.to_string());
-        }
-        request = request
-            .header("User-Agent", "kube-probe/1.34")
-            .header("Accept", "*/*")
-            .header("Connection", "close");
-        for header in headers {
-            request = request.header(header.name.as_str(), header.value.as_str());
-        }
-        let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
-        let answer = sender.send_request(request).await.map_err(|error| failed(&error));
-        let status = match answer {
-            Ok(answer) => {
-                let status = answer.status().as_u16();
-                // Read so that the server is not cut off in the middle of its answer.
-                let _body = answer.into_body().collect().await;
-                Ok(status)
-            }
-            Err(error) => Err(error),
-        };
-        connection.abort();
-        match status? {
-            200..=399 => Ok(()),
-            status => Err(format!("HTTP probe failed with statuscode: {status}")),
-        }
-    };
-    match tokio::time::timeout(timeout, get).await {
-        Ok(answer) => answer,
-        Err(_) => Err(format!(
-            "Get {shown:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        )),
-    }
-}
-
-async fn dial(
+pub(super) async fn dial(
     target: &Target,
     address: SocketAddr,
     timeout: Duration,
@@ -141,7 +83,7 @@ async fn dial(
     }
 }
 
-fn address(target: &Target, host: Option<&str>, port: &IntOrString) -> Result<SocketAddr, String> {
+pub(super) fn address(target: &Target, host: Option<&str>, port: &IntOrString) -> Result<SocketAddr, String> {
     let ip: IpAddr = match host.filter(|host| !host.is_empty()) {
         Some(host) => host.parse().map_err(|_| format!("{host:?} is no address"))?,
         None => target.pod.address().into(),

@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use crate::cluster::{Cluster, condition, script, state};
 
@@ -11,6 +17,7 @@ crate::tests![
     a_container_that_fails_its_liveness_probe_is_started_again,
     a_startup_probe_holds_the_others_back,
     a_page_is_asked_for,
+    a_page_behind_tls_is_asked_for_whatever_its_certificate,
     a_program_that_needs_a_moment_is_ready_in_a_moment_and_nobody_complains,
     what_never_answers_is_never_ready_and_is_started_again,
 ];
@@ -74,6 +81,48 @@ async fn a_page_is_asked_for(cluster: Arc<Cluster>) {
     cluster
         .until_event("lost", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
         .await;
+}
+
+async fn a_page_behind_tls_is_asked_for_whatever_its_certificate(cluster: Arc<Cluster>) {
+    let certified = rcgen::generate_simple_self_signed(["somebody.else".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind((cluster.host.address(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // Who speaks in the clear is not answered.
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut asked = [0; 1024];
+            let length = stream.read(&mut asked).await.unwrap();
+            let found = asked[..length].starts_with(b"GET /health ");
+            let status = if found { "200 OK" } else { "404 Not Found" };
+            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            let _gone = stream.shutdown().await;
+        }
+    });
+    let ask = |path: &str, scheme: &str| {
+        let mut spec = script("sleep 1000");
+        spec["terminationGracePeriodSeconds"] = json!(0);
+        let action = json!({"host": address.ip(), "port": address.port(), "path": path, "scheme": scheme});
+        spec["containers"][0]["readinessProbe"] = json!({"httpGet": action, "periodSeconds": 1});
+        spec
+    };
+    cluster.pod("secret", ask("/health", "HTTPS")).await;
+    cluster.until_ready("secret").await;
+    cluster.pod("secret-lost", ask("/nope", "HTTPS")).await;
+    let lost = "Readiness probe failed: HTTP probe failed with statuscode: 404";
+    cluster.until_event("secret-lost", "Unhealthy", lost).await;
+    cluster.pod("clear", ask("/health", "HTTP")).await;
+    let unanswered = format!("Readiness probe failed: Get \"http://{address}/health\":");
+    cluster.until_event("clear", "Unhealthy", &unanswered).await;
 }
 
 async fn a_program_that_needs_a_moment_is_ready_in_a_moment_and_nobody_complains(cluster: Arc<Cluster>) {
