@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use ballast_operator::image;
+use ballast_operator::{Conditioned, image};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -114,6 +114,12 @@ pub struct GordonStatus {
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+impl Conditioned for GordonStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
 }
 
 /// What another program that looks after this Gordon remembers of it. Ballast neither reads nor writes it.

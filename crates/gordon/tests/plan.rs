@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
 
 use ballast_gordon::GordonOperator;
-use ballast_operator::testing::{Stage, same_text};
+use ballast_staging::{Stage, check, same_text};
 use serde_json::json;
 
 const SAMPLE: &str = "
@@ -44,19 +44,11 @@ fn settled() -> Stage<GordonOperator> {
     stage
 }
 
-/// Status, reason and message of a condition.
-fn condition(stage: &Stage<GordonOperator>, type_: &str) -> String {
-    let resource = stage.resource();
-    let conditions = resource["status"]["conditions"].as_array().unwrap();
-    let found = conditions.iter().find(|condition| condition["type"] == type_).unwrap();
-    let text = |field: &str| found[field].as_str().unwrap().to_owned();
-    format!("{} {}: {}", text("status"), text("reason"), text("message"))
-}
-
 #[test]
 fn a_new_resource_gets_its_pods() {
-    same_text(
-        &sample("").plan().to_string(),
+    check(
+        GordonOperator,
+        SAMPLE,
         "
         apply   Pod default/gordon-sample-0                  0 of 3 pods are there
         apply   Pod default/gordon-sample-1                  0 of 3 pods are there
@@ -100,7 +92,7 @@ fn the_number_is_kept_through_scaling() {
     stage.rest();
     assert_eq!(pods(&stage), ["gordon-sample-0", "gordon-sample-2", "gordon-sample-3"]);
     stage.meanwhile("{kind: Gordon, spec: {gordon: {replicas: 0}}}").rest();
-    assert_eq!(condition(&stage, "Ready"), "True AllPodsReady: 0 of 0 pods ready");
+    assert_eq!(stage.condition("Ready"), "True AllPodsReady: 0 of 0 pods ready");
     assert_eq!(
         stage.events.iter().filter(|event| event.contains("PodsRemoved")).count(),
         2,
@@ -167,7 +159,7 @@ fn pods_that_end_again_and_again_are_replaced_more_and_more_rarely() {
             let plan = stage.rest().plan().to_string();
             assert!(plan.contains(&format!("look    again in {wait}s")) && !plan.contains("apply"), "{plan}");
             assert_eq!(
-                condition(&stage, "Degraded"),
+                stage.condition("Degraded"),
                 "True PodsEnd: pods end soon after they are made, last gordon-sample-0: Evicted"
             );
             assert_eq!(pods(&stage).len(), 2);
@@ -231,13 +223,13 @@ fn another_image_reaches_the_pods_one_at_a_time() {
         assert_eq!(plan.matches("remove").count(), 1, "{plan}");
         assert!(plan.contains("it is replaced by one of prgcont/gordon:v2.0"), "{plan}");
         stage.rest();
-        let ready = condition(&stage, "Ready");
+        let ready = stage.condition("Ready");
         assert!(ready.starts_with("False ") && ready.contains("2 of 3 pods ready"), "{left}: {ready}");
         assert_eq!(stage.effects(), "", "the others wait for the new one");
         all_up_once(&mut stage);
     }
     stage.rest();
-    assert_eq!(condition(&stage, "Ready"), "True AllPodsReady: 3 of 3 pods ready");
+    assert_eq!(stage.condition("Ready"), "True AllPodsReady: 3 of 3 pods ready");
     for name in pods(&stage) {
         assert!(stage.child("Pod", &name).contains("prgcont/gordon:v2.0"));
     }
@@ -260,15 +252,15 @@ fn an_image_that_does_not_run_goes_no_further_and_the_way_back_is_said() {
     ));
     stage.rest();
     assert_eq!(
-        condition(&stage, "Degraded"),
+        stage.condition("Degraded"),
         "True ImagePullFailed: 1 of 3 pods fail: gordon-sample-0: the image prgcont/gordon:nope can't be pulled; \
          `kubectl describe pod gordon-sample-0` says why. Pods of prgcont/gordon:v1.0 go on running: set \
          spec.gordon.image back to it"
     );
     stage.meanwhile("{kind: Gordon, spec: {gordon: {replicas: 3, image: null}}}").rest();
     all_up(&mut stage);
-    assert_eq!(condition(&stage, "Ready"), "True AllPodsReady: 3 of 3 pods ready");
-    assert!(condition(&stage, "Degraded").starts_with("False"));
+    assert_eq!(stage.condition("Ready"), "True AllPodsReady: 3 of 3 pods ready");
+    assert!(stage.condition("Degraded").starts_with("False"));
 }
 
 #[test]
@@ -281,12 +273,9 @@ fn nothing_is_done_about_a_resource_that_goes() {
 
 #[test]
 fn a_spec_that_the_schema_should_have_refused_is_not_acted_upon() {
-    let stage = Stage::new(
+    check(
         GordonOperator,
         "{apiVersion: operator.prgcont.cz/v1, kind: Gordon, metadata: {name: a.b}, spec: {gordon: {replicas: -1}}}",
-    );
-    same_text(
-        &stage.plan().to_string(),
         "
         event   Warning InvalidSpec                            Degraded was not known
         status  Ready=Unknown Progressing=False Degraded=True  what people and programs read of it
@@ -301,8 +290,21 @@ fn what_the_server_refuses_is_said() {
     );
     stage.view.resource.status = serde_json::from_value(stage.plan().status().unwrap().clone()).unwrap();
     assert_eq!(
-        condition(&stage, "Degraded"),
+        stage.condition("Degraded"),
         "True StepFailed: apply Pod default/gordon-sample-0: exceeded quota"
     );
     assert_eq!(stage.resource()["status"]["replicas"], json!(0));
+}
+
+#[test]
+fn who_keeps_changing_a_field_is_named() {
+    let mut stage = settled();
+    stage.meanwhile(
+        "{kind: Outcome, contested: [{object: Pod default/gordon-sample-0, path: .metadata.labels.app, manager: mesh, times: 4}]}",
+    );
+    stage.round();
+    assert_eq!(
+        stage.condition("Degraded"),
+        "True FieldContested: mesh keeps changing .metadata.labels.app of Pod default/gordon-sample-0"
+    );
 }

@@ -3,7 +3,7 @@
 //! Everything here is read from what Kubernetes reports of the Deployment and its pods, and from what the pods
 //! themselves answered. A report that is older than the Deployment it speaks of is not evidence.
 
-use ballast_operator::{Class, KindRef, Object, Operator as _, View, compare, pod};
+use ballast_operator::{Class, KindRef, Object, Operator as _, Trouble, View, compare, pod};
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentCondition},
     core::v1::Pod,
@@ -36,25 +36,10 @@ pub(crate) enum Rollout {
     Complete,
 }
 
-/// Something that will not pass by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// One word for programs.
-    pub(crate) reason: &'static str,
-    /// A sentence for people.
-    pub(crate) message: String,
-}
-
-impl Trouble {
-    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Trouble { reason, message: message.into() }
-    }
-
-    fn with_a_way_out(self, way: Option<String>) -> Self {
-        match way {
-            Some(way) => Trouble { message: format!("{}. {}", self.message, capital(&way)), ..self },
-            None => self,
-        }
+fn with_a_way_out(trouble: Trouble, way: Option<String>) -> Trouble {
+    match way {
+        Some(way) => Trouble { message: format!("{}. {}", trouble.message, capital(&way)), ..trouble },
+        None => trouble,
     }
 }
 
@@ -107,9 +92,9 @@ pub(crate) fn observe(
         },
     };
     let failing = stuck(&rollout)
-        .or_else(|| pod_trouble(&pods))
+        .or_else(|| pod::trouble(&pods, CONTAINER))
         .or_else(|| server_trouble(&rollout, servers))
-        .map(|trouble| trouble.with_a_way_out(servers.way_back(cache)));
+        .map(|trouble| with_a_way_out(trouble, servers.way_back(cache)));
     Observed {
         replicas: status.and_then(|status| status.replicas).unwrap_or(0),
         unschedulable: pods.iter().find_map(pod::unschedulable),
@@ -190,16 +175,4 @@ fn stuck(rollout: &Rollout) -> Option<Trouble> {
         Rollout::Stuck { message } => Some(Trouble::new("ProgressDeadlineExceeded", message.clone())),
         _ => None,
     }
-}
-
-/// The first pod that fails, in the order of names, stands for all.
-fn pod_trouble(pods: &[Pod]) -> Option<Trouble> {
-    let failing: Vec<Trouble> = pods
-        .iter()
-        .filter_map(|found| pod::trouble(found, CONTAINER))
-        .map(|(reason, message)| Trouble::new(reason, message))
-        .collect();
-    let first = failing.first()?;
-    let message = format!("{} of {} pods fail: {}", failing.len(), pods.len(), first.message);
-    Some(Trouble::new(first.reason, message))
 }

@@ -3,23 +3,19 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    Answers, Class, ConditionStatus, Conditions, Effect, EventType, Failed, KindRef, Object, Plan, Removal,
-    Standing, Target, Unreadable, View,
+    Answers, ConditionStatus, Conditions, Effect, EventType, KindRef, Object, Plan, Removal, Standing,
+    Target, Trouble, Unreadable, View,
 };
-use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        core::v1::{Pod, Service},
-        policy::v1::PodDisruptionBudget,
-    },
-    apimachinery::pkg::apis::meta::v1::Condition,
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, Service},
+    policy::v1::PodDisruptionBudget,
 };
-use serde_json::Value;
 
 use crate::{
     Cache, Memcached, MemcachedStatus, Problem, SilentServer,
     desired::{self, selector},
-    observe::{Observed, Rollout, Trouble, observe, pods},
+    observe::{Observed, Rollout, observe, pods},
     servers::{PATIENCE, Servers, freshness},
     statistics::statistics,
 };
@@ -28,12 +24,6 @@ use crate::{
 const STRANGER_CHECK: Duration = Duration::from_secs(30);
 /// How soon to look again at what the garbage collector is about to take.
 const LEFTOVER_CHECK: Duration = Duration::from_secs(2);
-
-/// Why nothing comes of it, where a step of the plan can't be carried out.
-const STEP_FAILED: &str = "StepFailed";
-
-/// After so many rounds in a row, what may pass by itself has not.
-const LASTING: u32 = 3;
 
 pub(crate) fn plan(view: &View<Memcached>, answers: &Answers) -> Plan {
     if view.is_being_deleted() {
@@ -46,16 +36,12 @@ pub(crate) fn plan(view: &View<Memcached>, answers: &Answers) -> Plan {
     }
 }
 
-/// The schema lets no such spec in, but a CRD can be older than the operator.
+/// Nothing is done about a spec that can't be understood.
 fn wait_for_a_better_spec(view: &View<Memcached>, problems: &[Problem]) -> Plan {
-    let message = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     let old = view.resource.status.clone().unwrap_or_default();
-    let conditions = conditions_of(view)
-        .set("Ready", ConditionStatus::Unknown, "InvalidSpec", "the spec can't be understood")
-        .set("Progressing", false, "InvalidSpec", "nothing is changed until the spec is")
-        .set("Degraded", true, "InvalidSpec", message);
+    let conditions = view.conditions().invalid_spec(problems).into_list();
     let mut plan = Plan::empty();
-    finish(&mut plan, view, MemcachedStatus { conditions: conditions.into_list(), ..old });
+    plan.report(view, MemcachedStatus { conditions, ..old });
     plan
 }
 
@@ -75,7 +61,7 @@ fn bring_about(view: &View<Memcached>, cache: &Cache, answers: &Answers) -> Plan
         replace_a_silent_one(&mut plan, view, &servers, &silent);
     }
     announce_changes(&mut plan, cache, &names, live);
-    finish(&mut plan, view, status(view, cache, &names, &observed, &servers, silent));
+    plan.report(view, status(view, cache, &names, &observed, &servers, silent));
     if let Some(after) = names.look_again() {
         plan.then(Effect::LookAgain(after), "whoever holds the name may let it go without our being told");
     }
@@ -239,7 +225,7 @@ fn status(
     silent: Vec<SilentServer>,
 ) -> MemcachedStatus {
     let old = view.resource.status.as_ref();
-    let trouble = names.trouble(cache).or_else(|| last_round(view)).or_else(|| observed.trouble.clone());
+    let trouble = names.trouble(cache).or_else(|| view.last_trouble()).or_else(|| observed.trouble.clone());
     let selected: Vec<String> =
         selector(cache).iter().map(|(name, value)| format!("{name}={value}")).collect();
     let endpoints = servers.endpoints();
@@ -274,7 +260,7 @@ fn conditions(
     if servers.serving() >= cache.size && observed.rollout != Rollout::Complete {
         count = format!("{count}, not all as wanted yet");
     }
-    let all = conditions_of(view);
+    let all = view.conditions();
     let blocked = names.deployment.trouble("Deployment", &cache.name);
     let all =
         match (&blocked, &observed.rollout) {
@@ -294,10 +280,10 @@ fn conditions(
                     "nodes are started or replaced",
                 )
             }
-            (None, Rollout::Refused { message }) => all.set("Ready", false, STEP_FAILED, count).set(
+            (None, Rollout::Refused { message }) => all.set("Ready", false, Trouble::STEP_FAILED, count).set(
                 "Progressing",
                 false,
-                STEP_FAILED,
+                Trouble::STEP_FAILED,
                 format!("nothing is changed: the server refuses the Deployment: {message}"),
             ),
             (None, Rollout::Stuck { message }) => all
@@ -316,10 +302,7 @@ fn conditions(
                 "nothing is being changed",
             ),
         };
-    match trouble {
-        Some(trouble) => all.set("Degraded", true, trouble.reason, trouble.message),
-        None => all.set("Degraded", false, "AsExpected", "nothing is known to be wrong"),
-    }
+    all.degraded(trouble)
 }
 
 /// Kubernetes says that every node is up; whether they serve they say themselves.
@@ -333,56 +316,4 @@ fn ready_as_they_say(all: Conditions, cache: &Cache, servers: &Servers, count: S
     let doubt = servers.iter().find_map(crate::servers::Server::doubt);
     let doubt = doubt.unwrap_or_else(|| "nobody said why not".to_owned());
     all.set("Ready", ConditionStatus::Unknown, "NotVerified", format!("{count}: {doubt}"))
-}
-
-fn conditions_of(view: &View<Memcached>) -> Conditions {
-    Conditions::from(old_conditions(view), view.generation(), view.now)
-}
-
-fn old_conditions(view: &View<Memcached>) -> &[Condition] {
-    view.resource.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default()
-}
-
-/// What came of the steps of the last round, where that is worth a person's attention.
-///
-/// A failure that asks only for another try is given a few: a server that is busy for a second is daily fare.
-fn last_round(view: &View<Memcached>) -> Option<Trouble> {
-    let outcome = view.last_outcome.as_ref()?;
-    let lasting = |failed: &&Failed| failed.failure.class != Class::Retry || failed.times >= LASTING;
-    if let Some(failed) = outcome.failed.as_ref().filter(lasting) {
-        return Some(Trouble::new(STEP_FAILED, format!("{}: {}", failed.step, failed.failure.message)));
-    }
-    let contest = outcome.contested.first()?;
-    Some(Trouble::new(
-        "FieldContested",
-        format!("{} keeps changing {} of {}", contest.manager, contest.path, contest.object),
-    ))
-}
-
-/// The status, and the events that go with what changed in it.
-fn finish(plan: &mut Plan, view: &View<Memcached>, status: MemcachedStatus) {
-    for new in &status.conditions {
-        let old = old_conditions(view).iter().find(|old| old.type_ == new.type_);
-        announce_condition(plan, old, new);
-    }
-    let because = "what people and programs read of it";
-    let value = serde_json::to_value(status).unwrap_or(Value::Null);
-    plan.then(Effect::Status(value), because);
-}
-
-fn announce_condition(plan: &mut Plan, old: Option<&Condition>, new: &Condition) {
-    let was = old.map_or("", |old| old.status.as_str());
-    let because = format!("{} was {}", new.type_, if was.is_empty() { "not known" } else { was });
-    match (new.type_.as_str(), was, new.status.as_str()) {
-        ("Ready", "False" | "Unknown" | "", "True") => {
-            plan.event(EventType::Normal, "Ready", "Reconcile", new.message.clone(), because);
-        }
-        ("Degraded", was, "True") if was != "True" || old.is_some_and(|old| old.reason != new.reason) => {
-            plan.event(EventType::Warning, new.reason.clone(), "Reconcile", new.message.clone(), because);
-        }
-        ("Degraded", "True", "False") => {
-            plan.event(EventType::Normal, "Recovered", "Reconcile", new.message.clone(), because);
-        }
-        _ => {}
-    }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ballast_operator::image::{self, MAX_REPOSITORY, MAX_TAG, TAG};
+use ballast_operator::{
+    Conditioned,
+    image::{self, MAX_REPOSITORY, MAX_TAG, TAG},
+};
 use k8s_openapi::{
     api::core::v1::ResourceRequirements,
     apimachinery::pkg::{
@@ -168,6 +171,12 @@ pub struct MemcachedStatus {
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+impl Conditioned for MemcachedStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
 }
 
 /// How all nodes together fare since they were started.

@@ -1,7 +1,7 @@
 //! The CustomResourceDefinition as it is shipped. A change of it is a change of the interface, and shows here.
 
 use ballast_memcached::Memcached;
-use ballast_operator::testing::yaml;
+use ballast_staging::yaml;
 use kube_core::CustomResourceExt as _;
 
 #[test]

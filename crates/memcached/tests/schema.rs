@@ -1,34 +1,13 @@
 //! The schema and `validate` give the same answer.
-#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
-
-use std::sync::{Arc, LazyLock};
 
 use ballast_memcached::{Cache, Memcached, MemcachedSpec, Resources};
-use drydock_schema::{Schema, validate};
+use ballast_staging::schema::{Definition, mostly, same_answer};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube_core::CustomResourceExt as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
-    let crd = serde_json::to_value(Memcached::crd()).unwrap();
-    Schema::from_openapi(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]).unwrap()
-});
-
-/// What the server would say of an object, one line per error.
-fn refusals(object: &Value) -> String {
-    let errors = validate::object(&SCHEMA, object, None);
-    errors.iter().map(|error| format!("{error}\n")).collect()
-}
-
 fn check(name: &str, spec: Value, expected: &str) {
-    let object = json!({
-        "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
-        "metadata": {"name": name, "namespace": "default"}, "spec": spec,
-    });
-    let refusals = refusals(&object);
-    let fits = if expected.is_empty() { refusals.is_empty() } else { refusals.contains(expected) };
-    assert!(fits, "{object}\n--- actual ---\n{refusals}--- expected ---\n{expected}");
+    Definition::of::<Memcached>().check(name, &json!({"spec": spec}), expected);
 }
 
 #[test]
@@ -117,14 +96,6 @@ fn amounts() -> impl Strategy<Value = Option<std::collections::BTreeMap<String, 
     proptest::option::of(proptest::collection::btree_map(name, amount.prop_map(Quantity), 0..4))
 }
 
-/// Mostly right, so that a single field that is wrong decides.
-fn mostly<T: Clone + std::fmt::Debug + 'static>(
-    right: T,
-    odd: impl Strategy<Value = T> + 'static,
-) -> BoxedStrategy<T> {
-    prop_oneof![4 => Just(right), 1 => odd].boxed()
-}
-
 prop_compose! {
     fn memcached()(
         name in mostly("sample".to_owned(), prop_oneof!["[a-z][a-z0-9-]{0,70}", "[a-z0-9.-]{1,5}"]),
@@ -145,14 +116,7 @@ prop_compose! {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn schema_and_validate_give_the_same_answer(resource in memcached()) {
-        let object = serde_json::to_value(&resource).unwrap();
-        let by_schema = refusals(&object);
-        let by_code = Cache::try_from(&resource);
-        prop_assert_eq!(by_schema.is_empty(), by_code.is_ok(), "{}\nschema: {}\ncode: {:?}", object, by_schema, by_code);
-    }
+#[test]
+fn schema_and_validate_give_the_same_answer() {
+    same_answer(memcached(), |resource| Cache::try_from(resource));
 }

@@ -24,9 +24,8 @@ mod object;
 mod plan;
 pub mod pod;
 mod question;
+mod report;
 mod settle;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod view;
 
 use std::fmt::Debug;
@@ -40,6 +39,7 @@ pub use lint::{Finding, lint};
 pub use object::{NotAnObject, Object, ObjectRef, Unreadable};
 pub use plan::{Action, DataReason, Effect, EventType, Material, Plan, Removal, Step, Target};
 pub use question::{Answer, Answers, Question};
+pub use report::{Conditioned, Trouble};
 pub use settle::{
     Change, Difference, Rival, Settled, Verdict, compare, differences, rivals, settle, settle_as,
 };

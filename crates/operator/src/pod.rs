@@ -2,6 +2,8 @@
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 
+use crate::Trouble;
+
 /// Whether Kubernetes says that it is ready.
 pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -37,9 +39,16 @@ pub fn unschedulable(pod: &Pod) -> Option<String> {
     Some(waits.message.clone().unwrap_or_else(|| "no machine takes them".to_owned()))
 }
 
-/// What is wrong with a pod, that will not pass by itself: one word for programs, and a sentence for people that
-/// names the pod. `container` is the one that counts.
-pub fn trouble(pod: &Pod, container: &str) -> Option<(&'static str, String)> {
+/// What is wrong with pods of which `container` counts. The first that fails stands for all.
+pub fn trouble(pods: &[Pod], container: &str) -> Option<Trouble> {
+    let failing: Vec<Trouble> = pods.iter().filter_map(|pod| trouble_of(pod, container)).collect();
+    let first = failing.first()?;
+    let message = format!("{} of {} pods fail: {}", failing.len(), pods.len(), first.message);
+    Some(Trouble::new(first.reason, message))
+}
+
+/// What is wrong with a pod, with its name.
+fn trouble_of(pod: &Pod, container: &str) -> Option<Trouble> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
     let container = statuses.into_iter().find(|status| status.name == container)?;
@@ -52,16 +61,17 @@ pub fn trouble(pod: &Pod, container: &str) -> Option<(&'static str, String)> {
             let image = &container.image;
             let text =
                 format!("{name}: the image {image} can't be pulled; `kubectl describe pod {name}` says why");
-            Some(("ImagePullFailed", text))
+            Some(Trouble::new("ImagePullFailed", text))
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             let text =
                 waiting.and_then(|waiting| waiting.message.as_deref()).unwrap_or("it says nothing more");
-            Some(("ContainerNotStarted", format!("{name}: {reason}: {text}")))
+            Some(Trouble::new("ContainerNotStarted", format!("{name}: {reason}: {text}")))
         }
         _ => {
             let how = crash_loop(container)?;
-            Some(("CrashLoop", format!("{name} keeps crashing: {how}; `kubectl logs -p {name}` says why")))
+            let text = format!("{name} keeps crashing: {how}; `kubectl logs -p {name}` says why");
+            Some(Trouble::new("CrashLoop", text))
         }
     }
 }

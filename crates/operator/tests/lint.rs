@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use ballast_operator::{
     Answers, DataReason, Effect, KindRef, Material, Object, ObjectRef, Operator, Plan, Relation, Removal,
-    Step, Target, View, lint, testing::Stage,
+    Step, Target, View, lint,
 };
+use ballast_staging::Stage;
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Endpoints, PersistentVolumeClaim, Pod, Secret, Service},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -204,7 +205,7 @@ fn a_plan_reads_as_aligned_text_and_shows_no_secret() {
         Effect::LookAgain(Duration::from_secs(90)),
         Effect::Release { finalizer: "example.com/thing".to_owned() },
     ];
-    ballast_operator::testing::check(
+    ballast_staging::check(
         Says(effects),
         THING,
         "

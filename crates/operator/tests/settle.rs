@@ -2,7 +2,8 @@
 //! really does.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 
-use ballast_operator::{compare, rivals, testing::documents};
+use ballast_operator::{compare, rivals};
+use ballast_staging::{documents, same_text};
 use drydock_merge::{
     fields::FieldSet,
     managed::{Apply, Update, apply, update},
@@ -62,7 +63,7 @@ fn check(yaml: &str, expected: &str) {
             .into_iter()
             .map(|rival| format!("against {} at {}", rival.manager, rival.path)),
     );
-    ballast_operator::testing::same_text(&lines.join("\n"), expected);
+    same_text(&lines.join("\n"), expected);
 }
 
 fn overlay(under: &mut Value, over: &Value) {

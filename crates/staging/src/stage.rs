@@ -1,41 +1,24 @@
-//! YAML in, plan out as text: for the tests of operators.
+//! A view, and what comes of it: objects are put on a stage, an operator plans, the plan is carried out in memory.
 //!
-//! A [`Stage`] holds a view. A test puts objects on it, asks for the plan, lets the plan be carried out in memory,
-//! says what others did meanwhile, and reads what came of it. Every plan that a stage makes is linted.
-//!
-//! **What it is not.** The stage is no API server: it does not default or validate, and it knows the keys of
-//! lists from a short table. What must hold against a server is shown against one.
-
-#![expect(clippy::panic, reason = "this module is for tests: a failure here is the answer")]
-
-mod applied;
+//! A test puts objects on it, asks for the plan, lets the plan be carried out, says what others did meanwhile, and
+//! reads what came of it. Every plan that a stage makes is linted, and made twice.
 
 use std::sync::Arc;
 
+use ballast_operator::{
+    Answers, Class, Effect, Failed, Failure, KindRef, Object, Operator, Outcome, Plan, Relation, Settled,
+    Step, Verdict, View, lint, settle,
+};
 use jiff::Timestamp;
+use kube_core::Resource as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    Answers, Class, Effect, Failed, Failure, Object, Operator, Outcome, Plan, Relation, Settled, Step,
-    Verdict, View, lint, settle,
-};
+use crate::applied;
+use crate::text::{documents, same_text, yaml};
 
 /// The time on every stage until a test moves it.
 pub const NOON: &str = "2030-01-01T12:00:00Z";
-
-/// All documents of a YAML text.
-pub fn documents(yaml: &str) -> Vec<Value> {
-    match serde_saphyr::from_multiple::<Value>(yaml) {
-        Ok(documents) => documents.into_iter().filter(|document| !document.is_null()).collect(),
-        Err(error) => panic!("the YAML of a test can't be read: {error}\n{yaml}"),
-    }
-}
-
-/// A value as YAML, for golden texts.
-pub fn yaml(value: &impl serde::Serialize) -> String {
-    serde_saphyr::to_string(value).unwrap_or_else(|error| panic!("no YAML: {error}"))
-}
 
 /// A view and the operator that looks at it.
 pub struct Stage<O: Operator> {
@@ -56,7 +39,7 @@ impl<O: Operator> Stage<O> {
     /// What a server would have filled in is filled in where it is missing: namespace `default`, a uid, a
     /// generation, a resourceVersion. A document of kind `Outcome` says what came of the last round.
     pub fn new(operator: O, text: &str) -> Self {
-        let own = crate::KindRef::of::<O::Resource>();
+        let own = KindRef::of::<O::Resource>();
         let mut documents = documents(text);
         let place = documents.iter().position(|document| document["kind"] == *own.kind);
         let Some(place) = place else { panic!("there is no {own} in the YAML of this test") };
@@ -76,7 +59,7 @@ impl<O: Operator> Stage<O> {
     /// What others did meanwhile: documents that are laid over the objects of the same kind and name, or added.
     /// A `null` takes a field away. One of the operator's own kind changes the resource.
     pub fn meanwhile(&mut self, text: &str) -> &mut Self {
-        let own = crate::KindRef::of::<O::Resource>();
+        let own = KindRef::of::<O::Resource>();
         for document in documents(text) {
             if document["kind"] == *own.kind {
                 let mut value = self.resource();
@@ -173,6 +156,16 @@ impl<O: Operator> Stage<O> {
         yaml(&self.resource()["status"])
     }
 
+    /// Status, reason and message of a condition: `True AllPodsReady: 3 of 3 pods ready`.
+    #[track_caller]
+    pub fn condition(&self, type_: &str) -> String {
+        let resource = self.resource();
+        let conditions = resource["status"]["conditions"].as_array().into_iter().flatten();
+        let found = conditions.into_iter().find(|condition| condition["type"] == type_);
+        let Some(found) = found else { panic!("no condition {type_}:\n{}", self.status()) };
+        format!("{} {}: {}", text(found, "status"), text(found, "reason"), text(found, "message"))
+    }
+
     /// A child as YAML without what the server keeps for itself.
     pub fn child(&self, kind: &str, name: &str) -> String {
         let relation = self.relation(|relation| relation.kind.kind == kind);
@@ -237,7 +230,7 @@ impl<O: Operator> Stage<O> {
                 self.view.children.remove(&target.kind, &target.name);
             }
             Effect::Status(status) => {
-                let own = crate::KindRef::of::<O::Resource>();
+                let own = KindRef::of::<O::Resource>();
                 let want = json!({"apiVersion": own.api_version(), "kind": own.kind, "status": status});
                 let value = applied::apply(Some(self.resource()), &want, O::FIELD_MANAGER, Some("status"));
                 self.set_resource(&value);
@@ -252,7 +245,6 @@ impl<O: Operator> Stage<O> {
     }
 
     fn finalizers(&mut self, change: impl FnOnce(&mut Vec<String>)) {
-        use kube_core::Resource as _;
         change(self.view.resource.meta_mut().finalizers.get_or_insert_default());
     }
 }
@@ -261,20 +253,6 @@ impl<O: Operator> Stage<O> {
 pub fn check<O: Operator>(operator: O, text: &str, expected: &str) {
     let plan = Stage::new(operator, text).plan().to_string();
     same_text(&plan, expected);
-}
-
-/// Asserts that two texts are the same but for indentation and surrounding space.
-pub fn same_text(actual: &str, expected: &str) {
-    let (actual, expected) = (dedent(actual), dedent(expected));
-    assert!(actual == expected, "\n--- actual ---\n{actual}\n--- expected ---\n{expected}\n");
-}
-
-fn dedent(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    let indent = |line: &&str| line.len() - line.trim_start().len();
-    let margin = lines.iter().filter(|line| !line.is_empty()).map(indent).min().unwrap_or(0);
-    let cut: Vec<&str> = lines.iter().map(|line| line.get(margin..).unwrap_or_default()).collect();
-    cut.join("\n").trim_matches('\n').to_owned()
 }
 
 fn text(value: &Value, field: &str) -> String {

@@ -25,7 +25,7 @@ const ATOMS: &[&str] =
 
 /// The live object after an apply, with the entry of `manager` in its managedFields and none of anyone else's
 /// claims on what was taken.
-pub(super) fn apply(live: Option<Value>, want: &Value, manager: &str, subresource: Option<&str>) -> Value {
+pub(crate) fn apply(live: Option<Value>, want: &Value, manager: &str, subresource: Option<&str>) -> Value {
     let mut result = live.unwrap_or_else(|| json!({}));
     let before = result.clone();
     let mut others: Vec<Value> = result["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
