@@ -150,17 +150,18 @@ impl Packages for Apt {
         &self,
         suite: &str,
         packages: &[String],
+        without: &[String],
         report: Report<'_>,
     ) -> Result<Vec<Fetched>, PackagesError> {
         let suite = self.suite(suite, report)?;
-        suite.fetch(packages, report).or_else(|error| {
+        suite.fetch(packages, without, report).or_else(|error| {
             let now = (self.now)();
             if suite.updated() == Some(now) {
                 return Err(error);
             }
             tracing::debug!(%error, "looking at the index again");
             suite.update(self.mirror()?, now, report)?;
-            suite.fetch(packages, report)
+            suite.fetch(packages, without, report)
         })
     }
 }
@@ -218,7 +219,7 @@ impl Suite {
             sources.push_str(&format!("deb {signed}{uri} {}-security main\n", self.name));
         }
         self.write("sources.list", &sources)?;
-        self.write("status", &assumed())?;
+        self.write("status", &assumed(&[]))?;
         self.write("apt.conf", &self.configuration()?)
     }
 
@@ -257,15 +258,24 @@ impl Suite {
         Ok(format!("{network}{paths}{rest}"))
     }
 
-    fn fetch(&self, packages: &[String], report: Report<'_>) -> Result<Vec<Fetched>, PackagesError> {
+    fn fetch(
+        &self,
+        packages: &[String],
+        without: &[String],
+        report: Report<'_>,
+    ) -> Result<Vec<Fetched>, PackagesError> {
+        self.write("status-without", &assumed(without))?;
+        let status = format!("Dir::State::status={}", self.directory.join("status-without").display());
+        // The cache is of the other status, and is left to it.
+        let with = ["-o", &status, "-o", "Dir::Cache::pkgcache="];
         let named: Vec<&str> = packages.iter().map(String::as_str).collect();
         // What was downloaded before is not printed, so this looks into an empty cache.
         let nothing = format!("Dir::Cache::archives={}", self.directory.join("nothing").display());
-        let plan = [&["-qq", "-y", "-o", &nothing, "--print-uris", "install"], &named[..]].concat();
+        let plan = [&with[..], &["-qq", "-y", "-o", &nothing, "--print-uris", "install"], &named].concat();
         let planned = self.run("apt-get", &plan, report)?;
         let files: Vec<&str> = planned.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
-        let download =
-            [&["-q", "-y", "-o", "APT::Status-Fd=1", "--download-only", "install"], &named[..]].concat();
+        let told = ["-q", "-y", "-o", "APT::Status-Fd=1", "--download-only", "install"];
+        let download = [&with[..], &told, &named].concat();
         self.run("apt-get", &download, report)?;
         files
             .iter()
@@ -325,18 +335,17 @@ impl Suite {
     }
 }
 
-/// What dpkg would have noted, had these been installed.
-fn assumed() -> String {
-    ASSUMED
-        .iter()
-        .map(|name| {
-            format!(
-                "Package: {name}\nStatus: install ok installed\nMaintainer: none <none@localhost>\n\
-                 Architecture: {}\nMulti-Arch: allowed\nVersion: 9999\nDescription: not needed here\n\n",
-                crate::config::architecture()
-            )
-        })
-        .collect()
+/// What dpkg would have noted, had these been installed, in versions that are newer than any.
+fn assumed(without: &[String]) -> String {
+    let all = ASSUMED.iter().copied().chain(without.iter().map(String::as_str));
+    all.map(|name| {
+        format!(
+            "Package: {name}\nStatus: install ok installed\nMaintainer: none <none@localhost>\n\
+                 Architecture: {}\nMulti-Arch: allowed\nVersion: 9999:9999\nDescription: not needed here\n\n",
+            crate::config::architecture()
+        )
+    })
+    .collect()
 }
 
 /// `libc6_2.36-9_amd64.deb`; an epoch's colon is written `%3a`.

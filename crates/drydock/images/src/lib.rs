@@ -14,7 +14,7 @@
 //! | file | idea |
 //! | --- | --- |
 //! | `reference` | image names |
-//! | `recipe`, `version` | what images are made of; which version a tag means |
+//! | `recipe`, `table`, `version` | what images are made of; those there are; which version a tag means |
 //! | `packages`, `apt` | where packages come from |
 //! | `tree`, `linkage` | carrying a recipe out; whether the result can run |
 //! | `rooted`, `tarball`, `stream`, `layer` | unpacking what nobody vouches for |
@@ -39,6 +39,7 @@ mod resolve;
 pub mod rooted;
 mod store;
 mod stream;
+mod table;
 mod tarball;
 mod tree;
 pub mod users;

@@ -81,7 +81,7 @@ pub trait Packages: Send + Sync {
         report: Report<'_>,
     ) -> Result<Option<String>, PackagesError>;
 
-    /// The packages and everything they need to run.
+    /// The packages and everything they need to run, but for `without` and what only those need.
     ///
     /// # Errors
     /// When one of them can't be had.
@@ -89,6 +89,7 @@ pub trait Packages: Send + Sync {
         &self,
         suite: &str,
         packages: &[String],
+        without: &[String],
         report: Report<'_>,
     ) -> Result<Vec<Fetched>, PackagesError>;
 }

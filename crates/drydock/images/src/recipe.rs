@@ -3,12 +3,16 @@
 //! A recipe is data: which Debian packages, from which suites, who runs what in the tree. Versions are not in
 //! it; they are found in the package index when an image is asked for. [`builtin`] is the table, one row each;
 //! a program adds rows of its own, [`Recipe::of_program`] makes one around an executable.
+//!
+//! Paths in a tree that depend on a version are written with `*` for one component: `/usr/lib/postgresql/*/bin`.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::config::{Config, DEFAULT_PATH, Port};
+pub use crate::table::builtin;
+use crate::version::Version;
 
 /// How one image is made.
 #[derive(Clone, Debug, Serialize)]
@@ -21,14 +25,24 @@ pub struct Recipe {
     pub version: Versioned,
     /// The packages, without what they depend on.
     pub packages: Vec<String>,
+    /// Packages that those depend on and that nothing which runs here needs.
+    pub without: Vec<String>,
+    /// Paths of packages that are left out, with all below them.
+    pub unwanted: Vec<String>,
     /// The Debian suites to look in; the first is what `latest` means.
     pub suites: Vec<String>,
     /// What else a tag may say about it and be right: `1.6-slim`.
     pub variants: Vec<String>,
-    /// The path of a BusyBox in the tree; its applets are linked beside it where nothing else has the name.
-    pub busybox: Option<String>,
+    /// Whether it gets Debian's static BusyBox, whose applets are linked beside it where nothing else has the name.
+    pub busybox: bool,
     /// Files that no package brings.
     pub files: Vec<RecipeFile>,
+    /// Directories that no package brings, the user's own where this process may say so and everybody's where not.
+    pub directories: Vec<String>,
+    /// Directories whose programs are linked to where a shell finds them.
+    pub programs: Vec<String>,
+    /// What people run in it beside what is run without a word. It is checked that they can.
+    pub tools: Vec<String>,
     /// Who runs in it, written into its `/etc/passwd`; root where none is said.
     pub user: Option<User>,
     /// What a pod's `command` takes the place of.
@@ -48,6 +62,14 @@ pub struct Recipe {
 pub enum Versioned {
     /// It is the version of this package.
     ByPackage(String),
+    /// It is the version of a package that has its major version in its name, which the version of another tells:
+    /// where `postgresql` is 17, of `postgresql-17`. That package is among the packages of the image.
+    ByMajor {
+        /// Whose version tells.
+        told_by: String,
+        /// What the name begins with: `postgresql-`.
+        prefix: String,
+    },
     /// It is always this.
     As(String),
 }
@@ -70,6 +92,8 @@ pub enum Source {
     Text(String),
     /// A file of this machine. The image is made anew when that changes.
     Local(PathBuf),
+    /// Nothing but a link to this.
+    Link(String),
 }
 
 /// A user of an image.
@@ -142,17 +166,33 @@ impl Recipe {
         self.name == name || self.also.iter().any(|other| other == name)
     }
 
-    fn empty() -> Recipe {
+    /// The packages of the image where it is of this version.
+    pub(crate) fn packages_of(&self, version: &Version) -> Vec<String> {
+        let named = match &self.version {
+            Versioned::ByMajor { prefix, .. } => Some(by_major(prefix, version)),
+            Versioned::ByPackage(_) | Versioned::As(_) => None,
+        };
+        let shell = self.busybox.then(|| "busybox-static".to_owned());
+        named.into_iter().chain(self.packages.iter().cloned()).chain(shell).collect()
+    }
+
+    /// A recipe that says nothing yet.
+    pub(crate) fn empty() -> Recipe {
         Recipe {
             name: String::new(),
             also: Vec::new(),
             version: Versioned::As(String::new()),
             packages: Vec::new(),
+            without: Vec::new(),
+            unwanted: Vec::new(),
             // Stable first; what was stable before; what is newest, for a version that nothing released has.
             suites: words("trixie bookworm sid"),
             variants: Vec::new(),
-            busybox: None,
+            busybox: false,
             files: Vec::new(),
+            directories: Vec::new(),
+            programs: Vec::new(),
+            tools: Vec::new(),
             user: None,
             entrypoint: Vec::new(),
             command: Vec::new(),
@@ -163,67 +203,12 @@ impl Recipe {
     }
 }
 
-/// The table.
-pub fn builtin() -> Vec<Recipe> {
-    vec![memcached(), busybox()]
+/// `postgresql-17`
+pub(crate) fn by_major(prefix: &str, version: &Version) -> String {
+    format!("{prefix}{}", version.major())
 }
 
-/// As the official image: the same user, entrypoint and port. A BusyBox stands for the shell and the tools that
-/// the official one has from its Debian, for `kubectl exec`, probes and hooks.
-fn memcached() -> Recipe {
-    // Arguments that begin with an option are memcached's; anything else is a command of its own.
-    let entrypoint = "#!/bin/sh\nset -e\ncase \"$1\" in -*) set -- memcached \"$@\" ;; esac\nexec \"$@\"\n";
-    Recipe {
-        name: "docker.io/library/memcached".to_owned(),
-        version: Versioned::ByPackage("memcached".to_owned()),
-        packages: words("memcached busybox-static"),
-        variants: words("debian slim"),
-        busybox: Some("/bin/busybox".to_owned()),
-        files: vec![RecipeFile {
-            path: "/usr/local/bin/docker-entrypoint.sh".to_owned(),
-            mode: 0o755,
-            source: Source::Text(entrypoint.to_owned()),
-        }],
-        user: Some(User { name: "memcache".to_owned(), uid: 11211, gid: 11211 }),
-        entrypoint: words("docker-entrypoint.sh"),
-        command: words("memcached"),
-        ports: vec![Port::tcp(11211)],
-        ..Recipe::empty()
-    }
-}
-
-fn busybox() -> Recipe {
-    Recipe {
-        name: "docker.io/library/busybox".to_owned(),
-        version: Versioned::ByPackage("busybox-static".to_owned()),
-        packages: words("busybox-static"),
-        variants: words("glibc"),
-        busybox: Some("/bin/busybox".to_owned()),
-        command: words("sh"),
-        ..Recipe::empty()
-    }
-}
-
-fn words(text: &str) -> Vec<String> {
+/// What stands between spaces.
+pub(crate) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::reference::Reference;
-
-    #[test]
-    fn every_row_has_a_whole_name_of_its_own_and_something_to_run() {
-        let rows = builtin();
-        for row in &rows {
-            let names: Vec<&String> = std::iter::once(&row.name).chain(&row.also).collect();
-            for name in names {
-                assert_eq!(&Reference::parse(name).unwrap().name(), name);
-                assert_eq!(rows.iter().filter(|other| other.answers_to(name)).count(), 1, "{name}");
-            }
-            assert!(!row.entrypoint.is_empty() || !row.command.is_empty());
-            assert!(!row.suites.is_empty());
-        }
-    }
 }

@@ -16,7 +16,7 @@ use crate::config::Document;
 use crate::layout::{ImageId, Origin, Pointer, Record, at};
 use crate::packages::PackagesError;
 use crate::progress::Report;
-use crate::recipe::{Recipe, Source, Versioned};
+use crate::recipe::{Recipe, Source, Versioned, by_major};
 use crate::reference::Reference;
 use crate::store::{Error, Pull, Resolved, Store};
 use crate::tree::{self, TreeError};
@@ -127,7 +127,8 @@ impl Store {
         }
         let failed = |error: TreeError| Error::Make { image: reference.to_string(), error };
         let packages = if needs_packages(recipe).map_err(failed)? {
-            let fetched = self.inner.packages.fetch(&candidate.suite, &recipe.packages, report);
+            let wanted = recipe.packages_of(&candidate.version);
+            let fetched = self.inner.packages.fetch(&candidate.suite, &wanted, &recipe.without, report);
             fetched.map_err(|error| Error::packages(reference, error))?
         } else {
             Vec::new()
@@ -139,7 +140,7 @@ impl Store {
         let document = Document::new(&config, vec![at(&tree, export::diff_id(&tree))?]);
         let document = at(&tree, serde_json::to_vec(&document).map_err(std::io::Error::from))?;
         let usage = at(&tree, export::usage(&tree))?;
-        let by_package = matches!(recipe.version, Versioned::ByPackage(_));
+        let by_package = !matches!(recipe.version, Versioned::As(_));
         let record = Record {
             id: ImageId::of(&document),
             name: recipe.name.clone(),
@@ -164,7 +165,7 @@ impl Store {
         let wish = Wish::of_tag(reference.tag_or_latest());
         let (candidates, failures) = match &recipe.version {
             Versioned::As(version) => (fixed(recipe, version), Vec::new()),
-            Versioned::ByPackage(package) => self.candidates(recipe, package, &wish, report),
+            Versioned::ByPackage(_) | Versioned::ByMajor { .. } => self.candidates(recipe, &wish, report),
         };
         let Some(choice) = choose(&wish, &candidates, &recipe.variants) else {
             return Err(match failures.into_iter().next() {
@@ -181,7 +182,7 @@ impl Store {
             .collect();
         let Candidate { suite, version, .. } = choice.candidate;
         let taken = match recipe.version {
-            Versioned::ByPackage(_) => format!("Debian {suite}'s {version}"),
+            Versioned::ByPackage(_) | Versioned::ByMajor { .. } => format!("Debian {suite}'s {version}"),
             Versioned::As(_) => format!("version {version}"),
         };
         let note = choice.difference.map(|missing| {
@@ -190,12 +191,12 @@ impl Store {
         Ok(Decision { candidate: choice.candidate.clone(), note, provisional: !failures.is_empty() })
     }
 
-    fn candidates(&self, recipe: &Recipe, package: &str, wish: &Wish, report: Report<'_>) -> Found {
+    fn candidates(&self, recipe: &Recipe, wish: &Wish, report: Report<'_>) -> Found {
         let first =
             recipe.suites.iter().find(|suite| wish.variants.contains(suite)).or(recipe.suites.first());
         let found = Mutex::new((Vec::new(), Vec::new()));
         let look = |suite: &String| {
-            let answer = self.inner.packages.version(suite, package, report);
+            let answer = self.version_in(suite, recipe, report);
             let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             match answer {
                 Ok(Some(debian)) => found.0.extend(Version::of_debian(&debian).map(|version| Candidate {
@@ -223,6 +224,24 @@ impl Store {
             found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         candidates.sort_by_key(|candidate| recipe.suites.iter().position(|suite| *suite == candidate.suite));
         (candidates, failures)
+    }
+
+    /// What Debian calls the version of the image that a suite's packages make.
+    fn version_in(
+        &self,
+        suite: &str,
+        recipe: &Recipe,
+        report: Report<'_>,
+    ) -> Result<Option<String>, PackagesError> {
+        let version = |package: &str| self.inner.packages.version(suite, package, report);
+        match &recipe.version {
+            Versioned::ByPackage(package) => version(package),
+            Versioned::ByMajor { told_by, prefix } => {
+                let told = version(told_by)?.as_deref().and_then(Version::of_debian);
+                told.map_or(Ok(None), |told| version(&by_major(prefix, &told)))
+            }
+            Versioned::As(_) => Ok(None),
+        }
     }
 
     /// What a name and tag were found to mean, as long as the image is there and its recipe is the same.
@@ -336,7 +355,7 @@ fn made_from(record: &Record, recipe: &Recipe, fingerprint: &str, candidate: &Ca
 
 /// A recipe around a program of this machine needs packages only where that program is linked to something.
 fn needs_packages(recipe: &Recipe) -> Result<bool, TreeError> {
-    if matches!(recipe.version, Versioned::ByPackage(_)) {
+    if !matches!(recipe.version, Versioned::As(_)) {
         return Ok(true);
     }
     for file in &recipe.files {

@@ -60,6 +60,9 @@ const UNWANTED: &[&str] = &[
     "usr/share/doc-base",
 ];
 
+/// Where Debian's static BusyBox is.
+const BUSYBOX: &str = "/bin/busybox";
+
 /// Why a recipe can't be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
@@ -101,19 +104,27 @@ pub(crate) fn make(
     for (fetched, number) in packages.iter().zip(1..) {
         let package = fetched.package.to_string();
         report(&Progress::Unpack { number, of: packages.len(), package });
-        unpack(tree, fetched, &mut budget)?;
+        unpack(tree, fetched, recipe, &mut budget)?;
     }
     users(tree, recipe)?;
+    for directory in &recipe.directories {
+        let path = PathBuf::from(directory);
+        open_directory(tree, &path, recipe).map_err(|error| TreeError::Make { path, error })?;
+    }
     for file in &recipe.files {
         let path = PathBuf::from(&file.path);
         write(tree, file).map_err(|error| TreeError::Make { path, error })?;
     }
-    if let Some(busybox) = &recipe.busybox {
-        link_applets(tree, busybox)
-            .map_err(|error| TreeError::Make { path: PathBuf::from(busybox), error })?;
+    for directory in &recipe.programs {
+        let path = PathBuf::from(directory);
+        link_programs(tree, &path).map_err(|error| TreeError::Make { path, error })?;
+    }
+    if recipe.busybox {
+        link_applets(tree).map_err(|error| TreeError::Make { path: PathBuf::from(BUSYBOX), error })?;
     }
     report(&Progress::Check);
-    for program in recipe.entrypoint.first().into_iter().chain(recipe.command.first()) {
+    let runs = recipe.entrypoint.first().into_iter().chain(recipe.command.first()).chain(&recipe.tools);
+    for program in runs {
         linkage::check(tree, program)?;
     }
     Ok(())
@@ -149,7 +160,7 @@ fn skeleton(tree: &Path) -> Result<(), TreeError> {
 }
 
 /// The package's files, by the same hand that applies layers: `dpkg-deb` opens the package, and no more.
-fn unpack(tree: &Path, fetched: &Fetched, budget: &mut Budget) -> Result<(), TreeError> {
+fn unpack(tree: &Path, fetched: &Fetched, recipe: &Recipe, budget: &mut Budget) -> Result<(), TreeError> {
     let no_program = |error| PackagesError::NoProgram { program: "dpkg-deb", error };
     let mut child = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")
@@ -159,7 +170,8 @@ fn unpack(tree: &Path, fetched: &Fetched, budget: &mut Budget) -> Result<(), Tre
         .stderr(Stdio::null())
         .spawn()
         .map_err(no_program)?;
-    let rules = Rules { whiteouts: false, through_links: true, wanted: &is_wanted };
+    let wanted = |path: &Path| is_wanted(path) && !recipe.unwanted.iter().any(|other| is_below(path, other));
+    let rules = Rules { whiteouts: false, through_links: true, wanted: &wanted };
     let mut stream = child.stdout.take().ok_or_else(|| no_program(io::ErrorKind::BrokenPipe.into()))?;
     let applied = layer::apply(tree, &mut stream, &rules, budget)
         .and_then(|()| io::copy(&mut stream, &mut io::sink()).map(drop).map_err(LayerError::Damaged));
@@ -175,6 +187,61 @@ fn unpack(tree: &Path, fetched: &Fetched, budget: &mut Budget) -> Result<(), Tre
 fn is_wanted(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "copyright")
         || !UNWANTED.iter().any(|unwanted| path.starts_with(unwanted))
+}
+
+/// Whether a path of the tree is a recipe's, or below it.
+fn is_below(path: &Path, pattern: &str) -> bool {
+    let mut components = path.iter();
+    pattern
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .all(|part| components.next().is_some_and(|component| part == "*" || component == part))
+}
+
+/// The directories of the tree that a recipe's path means.
+fn directories_of(tree: &Path, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = vec![PathBuf::from("/")];
+    for part in pattern.iter().filter(|part| *part != "/") {
+        let mut deeper = Vec::new();
+        for directory in found {
+            if part != "*" {
+                deeper.push(directory.join(part));
+                continue;
+            }
+            for entry in fs::read_dir(rooted::resolve(tree, &directory)?)? {
+                deeper.push(directory.join(entry?.file_name()));
+            }
+        }
+        found = deeper;
+    }
+    found.retain(|directory| rooted::resolve(tree, directory).is_ok_and(|place| place.is_dir()));
+    if found.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(found) }
+}
+
+/// The links by which a shell finds programs that are somewhere else.
+fn link_programs(tree: &Path, pattern: &Path) -> io::Result<()> {
+    for directory in directories_of(tree, pattern)? {
+        for entry in fs::read_dir(rooted::resolve(tree, &directory)?)? {
+            let name = entry?.file_name();
+            symlink(directory.join(&name), tree.join("usr/local/bin").join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// A directory that the user of the image writes to. Who may give it away does; otherwise it is everybody's, as
+/// `/tmp` is.
+fn open_directory(tree: &Path, path: &Path, recipe: &Recipe) -> io::Result<()> {
+    let Some((parent, name)) = rooted::parent(tree, path, Missing::Create)? else { return Ok(()) };
+    let place = parent.join(name);
+    if !place.is_dir() {
+        fs::create_dir(&place)?;
+    }
+    rooted::chmod_directory(&place, 0o1777)?;
+    if let Some(user) = &recipe.user {
+        let _not_mine_to_give = std::os::unix::fs::chown(&place, Some(user.uid), Some(user.gid));
+    }
+    Ok(())
 }
 
 /// Root, nobody, and who the recipe says.
@@ -205,6 +272,7 @@ fn write(tree: &Path, file: &RecipeFile) -> io::Result<()> {
     match &file.source {
         Source::Text(text) => create(&place, file.mode, &mut text.as_bytes()),
         Source::Local(path) => create(&place, file.mode, &mut fs::File::open(path)?),
+        Source::Link(to) => symlink(to, &place),
     }
 }
 
@@ -216,8 +284,8 @@ fn create(place: &Path, mode: u32, content: &mut impl io::Read) -> io::Result<()
 }
 
 /// BusyBox knows its own applets; it is asked, being static and of this machine's kind.
-fn link_applets(tree: &Path, busybox: &str) -> io::Result<()> {
-    let program = rooted::resolve(tree, Path::new(busybox))?;
+fn link_applets(tree: &Path) -> io::Result<()> {
+    let program = rooted::resolve(tree, Path::new(BUSYBOX))?;
     let output = Command::new(&program).arg("--list").stdin(Stdio::null()).output()?;
     if !output.status.success() {
         return Err(io::Error::other(format!("busybox --list: {}", output.status)));

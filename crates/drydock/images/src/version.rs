@@ -41,6 +41,11 @@ impl Version {
         Version::parse(upstream.rsplit_once('-').map_or(upstream, |(before, _)| before))
     }
 
+    /// The first number.
+    pub fn major(&self) -> u64 {
+        self.number(0)
+    }
+
     fn begins(&self, other: &Version) -> bool {
         other.0.starts_with(&self.0)
     }

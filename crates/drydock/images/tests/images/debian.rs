@@ -96,7 +96,7 @@ fn a_program_that_is_linked_gets_what_it_is_linked_to() {
 fn a_package_that_debian_does_not_have_is_told_in_apts_words() {
     let debian = debian();
     assert_eq!(debian.version("bookworm", "no-such-package", &silently).unwrap(), None);
-    let error = debian.fetch("bookworm", &["no-such-package".to_owned()], &silently).unwrap_err();
+    let error = debian.fetch("bookworm", &["no-such-package".to_owned()], &[], &silently).unwrap_err();
     assert_eq!(
         error.to_string(),
         "apt-get failed for Debian bookworm: Unable to locate package no-such-package"

@@ -1,6 +1,7 @@
 //! From a name to an image, with a Debian that is made up.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 
@@ -69,6 +70,42 @@ fn a_tag_is_satisfied_or_what_is_taken_is_said() {
         let strict = machine(&packages, true).resolve(image, Pull::IfNotPresent);
         assert_eq!(strict.map_err(|error| error.message()).is_err(), note.is_some(), "{image}");
     }
+}
+
+#[test]
+fn a_package_that_is_called_by_its_major_version_is_found_in_each_suite() {
+    let packages = Pretended::new(&[
+        ("trixie", "server", "17+278"),
+        ("trixie", "server-17", "17.12-0+deb13u1"),
+        ("bookworm", "server", "15+248+deb12u2"),
+        ("bookworm", "server-15", "15.20-0+deb12u1"),
+        ("sid", "other", "1"),
+    ]);
+    let mut recipe = recipe("server");
+    recipe.version = Versioned::ByMajor { told_by: "server".into(), prefix: "server-".into() };
+    recipe.packages.clear();
+    recipe.files[0].source = Source::Link("/usr/local/bin/server-15".into());
+    recipe.programs = vec!["/usr/*/tool".into()];
+    recipe.unwanted = vec!["/usr/share/*/x".into()];
+    recipe.directories = vec!["/var/lib/server/data".into(), "/run/server".into()];
+    let machine = Machine::new(|options| {
+        options.packages = Some(Arc::clone(&packages) as _);
+        options.recipes = vec![recipe];
+    });
+    let resolved = machine.resolve("server:15.20", Pull::IfNotPresent).unwrap();
+    assert_eq!((resolved.image_id.contains(":15.20-bookworm@"), resolved.note), (true, None));
+    let tree = &resolved.tree;
+    assert_eq!(
+        fs::read_link(tree.join("usr/local/bin/server-15")).unwrap(),
+        Path::new("/usr/lib/tool/server-15")
+    );
+    assert!(!tree.join("usr/share/doc/x").exists(), "what is unwanted is left out");
+    for directory in ["var/lib/server/data", "run/server"] {
+        let mode = fs::metadata(tree.join(directory)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o1777, "{directory}");
+    }
+    let newer = machine.resolve("server:16", Pull::IfNotPresent).unwrap_err();
+    assert!(newer.message().contains("the image has no /usr/bin/run"), "{}", newer.message());
 }
 
 #[test]

@@ -100,6 +100,7 @@ impl Packages for Pretended {
         &self,
         suite: &str,
         packages: &[String],
+        _without: &[String],
         report: Report<'_>,
     ) -> Result<Vec<Fetched>, PackagesError> {
         self.asked.lock().unwrap().push(format!("fetch {suite}"));
