@@ -13,7 +13,7 @@
 //! | `accept`, `body` | which form the answer has, what the body says |
 //! | `list`, `watch`, `select` | reading |
 //! | `write`, `patch`, `delete`, `admission` | writing |
-//! | `subresources` | scale, tokens, evictions, bindings, access reviews; `nodes`: logs and exec |
+//! | `subresources` | scale, tokens, evictions, bindings, access reviews; `nodes`: logs, exec, what pods serve |
 //! | `definitions` | custom resource definitions come to life and end |
 //! | `expiry` | events end by themselves |
 //! | `present`, `response`, `failure` | the answer is written |

@@ -12,7 +12,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> NodeStream for S {}
 /// How nodes are reached.
 ///
 /// What is at the other end speaks HTTP/1.1 with a kubelet's paths: `/containerLogs/NAMESPACE/POD/CONTAINER`,
-/// `/exec/…`, `/attach/…`, `/portForward/NAMESPACE/POD`. Callers have been authorized; the connection itself must
+/// `/exec/…`, `/attach/…`, `/portForward/NAMESPACE/POD`; and, of drydock's own, `/dial/NAMESPACE/POD/PORT`, which becomes
+/// a connection to that port at the pod's address when it is upgraded to `tcp`. Callers have been authorized; the connection itself must
 /// be one that nobody else can make.
 pub trait Nodes: Send + Sync {
     /// Connects to the node of this name.

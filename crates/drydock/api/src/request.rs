@@ -3,7 +3,7 @@
 //! **Always holds:** nothing here looks at the body, the store or the caller. A path that names
 //! no resource is a [`RequestInfo`] without one; whether its resource exists is decided later.
 //!
-//! **Deliberately absent:** the deprecated `/api/v1/watch/…` and `/proxy/…` forms.
+//! **Deliberately absent:** the deprecated `/api/v1/watch/…` and `/api/v1/proxy/…` forms.
 
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
@@ -74,7 +74,16 @@ pub struct ResourcePath {
     pub name: Option<String>,
 }
 
+/// The subresource whose requests are somebody else's to answer.
+const PASSED_ON: &str = "proxy";
+
 impl ResourcePath {
+    /// The request is not for this server, but for what a pod serves.
+    #[must_use]
+    pub fn is_passed_on(&self) -> bool {
+        self.subresource.as_deref() == Some(PASSED_ON)
+    }
+
     /// The namespace that objects of this request live in: none for a Namespace itself.
     #[must_use]
     pub fn object_namespace(&self) -> Option<&str> {
@@ -152,7 +161,12 @@ pub struct Options {
 pub fn parse(method: &Method, uri: &Uri) -> Result<RequestInfo, Failure> {
     let path = decode(uri.path());
     let query = uri.query().unwrap_or_default().to_owned();
-    let options = options(&query)?;
+    let mut resource = resource_path(&path);
+    let options = match &resource {
+        // What is asked of a pod is the pod's to understand.
+        Some(found) if found.is_passed_on() => Options::default(),
+        _ => options(&query)?,
+    };
     let mut verb = match method.as_str() {
         "GET" | "HEAD" => Verb::Get,
         "POST" => Verb::Create,
@@ -161,7 +175,6 @@ pub fn parse(method: &Method, uri: &Uri) -> Result<RequestInfo, Failure> {
         "DELETE" => Verb::Delete,
         _ => Verb::Other,
     };
-    let mut resource = resource_path(&path);
     if let Some(found) = &mut resource
         && found.name.is_none()
     {
@@ -197,7 +210,12 @@ fn resource_path(path: &str) -> Option<ResourcePath> {
         group,
         version,
         resource: rest[0].clone(),
-        subresource: (rest.len() > 2).then(|| rest[2..].join("/")),
+        subresource: match rest.get(2).map(String::as_str) {
+            // What follows is the path of another server.
+            Some(PASSED_ON) => Some(PASSED_ON.to_owned()),
+            Some(_) => Some(rest[2..].join("/")),
+            None => None,
+        },
         namespace,
         name: rest.get(1).filter(|name| !name.is_empty()).cloned(),
     })
@@ -318,6 +336,11 @@ mod tests {
         check(
             "DELETE /apis/apps/v1/namespaces/a/deployments",
             "deletecollection apps/v1/deployments sub=- ns=a name=-",
+        );
+        check("GET /api/v1/namespaces/a/pods/b:80/proxy", "get /v1/pods sub=proxy ns=a name=b:80");
+        check(
+            "POST /api/v1/namespaces/a/services/b/proxy/x/y?limit=z",
+            "create /v1/services sub=proxy ns=a name=b",
         );
         check("DELETE /apis/x.io/v1/nodes/n%2F1", "delete x.io/v1/nodes sub=1 ns=- name=n");
     }

@@ -281,7 +281,7 @@ impl Api {
     ) -> Result<Answer, Failure> {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
         let Some(path) = &info.resource else { return self.path(info, accept, headers) };
-        let accept = accept::negotiate(accept)?;
+        let accept = if path.is_passed_on() { accept::JSON } else { accept::negotiate(accept)? };
         let Some(kind) = self.registry().find(&path.group, &path.version, &path.resource) else {
             return Err(self.unknown(&path.group));
         };

@@ -17,33 +17,13 @@
 
 mod case;
 mod clean;
+mod fidelity;
 pub mod look;
 mod normalise;
 mod play;
 mod streams;
 
 pub use case::{Case, ParseError, Step};
+pub use fidelity::surprises;
 pub use normalise::Normaliser;
 pub use play::{Mismatch, PlayError, clean_up, play, record};
-
-/// Steps whose answer differs on drydock, one `file: step: reason` a line.
-const FIDELITY: &str = include_str!("../fidelity.txt");
-
-/// The reason why drydock's answer to `step` of the case in `file` differs, if it is known to.
-#[must_use]
-pub fn known_difference(file: &str, step: &str) -> Option<&'static str> {
-    rows(file).find(|(name, _)| *name == step).map(|(_, reason)| reason)
-}
-
-/// The steps of the case in `file` whose answers are known to differ.
-pub fn known_differences(file: &str) -> impl Iterator<Item = &'static str> {
-    rows(file).map(|(step, _)| step)
-}
-
-fn rows(file: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lines = FIDELITY.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| line.split_once(": "))
-        .filter(move |(in_file, _)| *in_file == file)
-        .filter_map(|(_, rest)| rest.split_once(": "))
-}

@@ -1,10 +1,10 @@
 //! Every recorded dialogue, played to an in-memory drydock.
 
-#![expect(clippy::unwrap_used, reason = "what helps a test fails like a test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what helps a test fails like a test")]
 
 use std::{collections::BTreeSet, path::Path};
 
-use drydock_conformance::{Case, known_difference, known_differences, play};
+use drydock_conformance::{Case, play, surprises};
 
 async fn check(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(file);
@@ -12,15 +12,9 @@ async fn check(file: &str) {
     // The dialogues were recorded on a cluster without a scheduler: with one, pods that wait would say why.
     let drydock = drydock::Drydock::builder().scheduler(false).start().await.unwrap();
     let mismatches = play(&drydock.client(), &case, "test").await.unwrap();
-    let differing: BTreeSet<&str> = mismatches.iter().map(|mismatch| mismatch.step.as_str()).collect();
-    let surprises: Vec<String> = mismatches
-        .iter()
-        .filter(|mismatch| known_difference(file, &mismatch.step).is_none())
-        .map(|mismatch| format!("### {}\n{}", mismatch.step, mismatch.diff))
-        .collect();
-    assert!(surprises.is_empty(), "{} answers differ:\n{}", surprises.len(), surprises.join("\n"));
-    let stale: Vec<&str> = known_differences(file).filter(|step| !differing.contains(step)).collect();
-    assert!(stale.is_empty(), "fidelity.txt names steps that no longer differ: {stale:?}");
+    if let Some(surprises) = surprises(file, &mismatches) {
+        panic!("{surprises}");
+    }
 }
 
 macro_rules! cases {
@@ -59,6 +53,7 @@ cases! {
     endpoints => "endpoints.txt",
     nulls => "nulls.txt",
     patch => "patch.txt",
+    proxy => "proxy.txt",
     refusals => "refusals.txt",
     services => "services.txt",
     pod_rules => "pod-rules.txt",

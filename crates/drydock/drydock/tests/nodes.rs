@@ -35,8 +35,55 @@ impl Nodes for FakeNode {
     }
 }
 
+/// A port that is dialled: the pod answers as the node does.
+fn dialled(mut request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::default());
+    if request.uri().path().ends_with("/9") {
+        *answer.status_mut() = StatusCode::BAD_GATEWAY;
+        return answer.map(|_: Full<Bytes>| Full::from("dial tcp 10.0.0.1:9: connect: connection refused"));
+    }
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let server =
+            http1::Builder::new().serve_connection(upgrade.await.unwrap(), service_fn(answer_of_pod));
+        server.with_upgrades().await
+    });
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    answer.headers_mut().insert(header::UPGRADE, "tcp".parse().unwrap());
+    answer.headers_mut().insert(header::CONNECTION, "Upgrade".parse().unwrap());
+    answer
+}
+
+/// What is asked, and by whom and how, as the pod sees it.
+async fn answer_of_pod(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.headers().contains_key(header::UPGRADE) {
+        return answer(request).await;
+    }
+    if request.uri().path() == "/old" {
+        let mut moved = Response::new(Full::default());
+        *moved.status_mut() = StatusCode::FOUND;
+        moved.headers_mut().insert(header::LOCATION, "/new".parse().unwrap());
+        return Ok(moved);
+    }
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let header = |name: &str| parts.headers.get(name).map_or("", |value| value.to_str().unwrap());
+    let asked = format!(
+        "{} {} by way of {} as {:?} with {:?}",
+        parts.method,
+        parts.uri,
+        header("x-forwarded-uri"),
+        header("authorization"),
+        String::from_utf8_lossy(&body),
+    );
+    Ok(Response::new(Full::from(asked)))
+}
+
 /// Logs are the request itself. An upgraded connection begins with it, and repeats what it is told in capitals.
 async fn answer(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.uri().path().starts_with("/dial/") {
+        return Ok(dialled(request));
+    }
     let asked = format!("{} {}", request.method(), request.uri());
     let asked = match request.headers().get(header::AUTHORIZATION) {
         Some(_) => format!("{asked} with somebody's token"),
@@ -97,6 +144,29 @@ async fn cluster() -> Drydock {
             spec["nodeName"] = node.into();
         }
         post("/api/v1/namespaces/default/pods", json!({ "metadata": { "name": name }, "spec": spec })).await;
+        if node == "n" {
+            let request = Request::patch(format!("/api/v1/namespaces/default/pods/{name}/status"))
+                .header("content-type", "application/merge-patch+json")
+                .body(json!({ "status": { "podIP": "10.0.0.1" } }).to_string().into_bytes());
+            client.request::<Value>(request.unwrap()).await.unwrap();
+        }
+    }
+    // With one pod behind it, and with none.
+    for name in ["s", "empty"] {
+        let ports = json!([{ "name": "web", "port": 80, "targetPort": 8080 }]);
+        post(
+            "/api/v1/namespaces/default/services",
+            json!({ "metadata": { "name": name }, "spec": { "ports": ports } }),
+        )
+        .await;
+    }
+    let subset = json!({
+        "addresses": [{ "ip": "10.0.0.1", "targetRef": { "kind": "Pod", "namespace": "default", "name": "p" } }],
+        "ports": [{ "name": "web", "port": 8080 }],
+    });
+    for (name, subsets) in [("s", json!([subset])), ("empty", json!([]))] {
+        let endpoints = json!({ "metadata": { "name": name }, "subsets": subsets });
+        post("/api/v1/namespaces/default/endpoints", endpoints).await;
     }
     drydock
 }
@@ -214,4 +284,75 @@ async fn an_upgraded_connection_goes_through_in_both_directions() {
         stream.read_to_string(&mut told).await.unwrap();
         assert_eq!(told, format!("{expected}HELLO"));
     }
+}
+
+#[tokio::test]
+async fn what_a_pod_serves_is_reached_through_the_api() {
+    let drydock = cluster().await;
+    let client = drydock.client();
+    let from = "/api/v1/namespaces/default";
+    let cases = [
+        ("p:8080/proxy/a%20b/?limit=many", "/a%20b/?limit=many", "/pods/p:8080/proxy/a%20b/"),
+        ("http:p:8080/proxy/", "/", "/pods/http:p:8080/proxy/"),
+        ("../services/s:web/proxy/x", "/x", "/services/s:web/proxy/x"),
+        ("../services/s:80/proxy/x", "/x", "/services/s:80/proxy/x"),
+    ];
+    for (path, asked, way) in cases {
+        let path = path.strip_prefix("../").map_or(format!("pods/{path}"), str::to_owned);
+        let request = Request::put(format!("{from}/{path}"))
+            .header("authorization", "Bearer x")
+            .header("accept", "text/html")
+            .body(Body::from(b"told".to_vec()));
+        let answer = client.send(request.unwrap()).await.unwrap();
+        let code = answer.status();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let expected = format!("200 PUT {asked} by way of {from}{way} as \"\" with \"told\"");
+        assert_eq!(text(code, &body), expected, "{path}");
+    }
+    for (path, expected) in [("p:8080/proxy?a=b", "301 /?a=b"), ("p:8080/proxy/old", "302 /new")] {
+        let (code, headers, _) = ask(&client, path, &[]).await;
+        let to = headers[header::LOCATION].to_str().unwrap();
+        let to = to.strip_prefix("/api/v1/namespaces/default/pods/p:8080/proxy").unwrap();
+        assert_eq!(format!("{} {to}", code.as_u16()), expected, "{path}");
+    }
+
+    let (code, _, answer) = ask(&client, "p:8080/proxy/speak", UPGRADE).await;
+    assert_eq!(code, StatusCode::SWITCHING_PROTOCOLS);
+    let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    stream.write_all(b"hello").await.unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).await.unwrap();
+    assert_eq!(told, "GET /speak\nHELLO");
+}
+
+#[tokio::test]
+async fn what_no_pod_serves_is_refused_in_kubernetes_words() {
+    let drydock = cluster().await;
+    let client = drydock.client();
+    let cases = [
+        ("pods/ftp:p:80/proxy/", "400 invalid pod request \"ftp:p:80\""),
+        ("pods/none:80/proxy/", "404 pods \"none\" not found"),
+        ("pods/waits:80/proxy/", "400 address not allowed"),
+        (
+            "pods/p:9/proxy/",
+            "503 error trying to reach service: dial tcp 10.0.0.1:9: connect: connection refused",
+        ),
+        ("services/a:b:c:d/proxy/", "400 invalid service request \"a:b:c:d\""),
+        ("services/none/proxy/", "404 services \"none\" not found"),
+        ("services/none:80/proxy/", "404 services \"none\" not found"),
+        ("services/s:81/proxy/", "503 no service port 81 found for service \"s\""),
+        ("services/empty:web/proxy/", "503 no endpoints available for service \"empty\""),
+        ("services/s:other/proxy/", "503 no endpoints available for service \"s:other\""),
+        ("configmaps/x/proxy/", "404 the server could not find the requested resource"),
+    ];
+    for (path, expected) in cases {
+        let request = Request::get(format!("/api/v1/namespaces/default/{path}")).body(Body::empty()).unwrap();
+        let answer = client.send(request).await.unwrap();
+        let code = answer.status();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(text(code, &body), expected, "{path}");
+    }
+    let nobody = drydock.client_as(Identity::user("nobody", [""; 0]));
+    let forbidden = "403 pods \"p:80\" is forbidden: User \"nobody\" cannot get resource \"pods/proxy\" in API group \"\" in the namespace \"default\"";
+    check(&nobody, "p:80/proxy/", &[], forbidden).await;
 }

@@ -2,6 +2,7 @@
 
 mod binding;
 mod eviction;
+mod pass;
 mod proxy;
 mod scale;
 
@@ -24,6 +25,7 @@ pub(crate) async fn other(call: &Call<'_>, name: &str) -> Result<Answer, Failure
         ("ephemeralcontainers" | "resize", Verb::Update) => call.put_body(None).await,
         ("ephemeralcontainers" | "resize", Verb::Patch) => call.patch(None).await,
         ("log" | "exec" | "attach" | "portforward", _) => proxy::answer(call, name).await,
+        ("proxy", _) => pass::answer(call).await,
         _ => Err(Failure::MethodNotAllowed),
     }
 }

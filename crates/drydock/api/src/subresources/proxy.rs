@@ -144,7 +144,7 @@ async fn connect(call: &Call<'_>, name: &str) -> Result<Answer, Failure> {
     Ok(spliced(answer, upgrade))
 }
 
-fn wants_upgrade(headers: &HeaderMap) -> bool {
+pub(super) fn wants_upgrade(headers: &HeaderMap) -> bool {
     headers.contains_key(header::UPGRADE)
         && headers
             .get_all(header::CONNECTION)
@@ -161,11 +161,7 @@ fn passed_on(call: &Call<'_>, node: &str, target: &str) -> Result<Request<Empty<
         .header(header::HOST, node)
         .body(Empty::<Bytes>::new())
         .map_err(|error| Failure::Unexpected(error.to_string()))?;
-    for (name, value) in call.headers {
-        if !OURS.contains(&name.as_str()) && !name.as_str().starts_with("impersonate-") {
-            request.headers_mut().append(name.clone(), value.clone());
-        }
-    }
+    pass_headers(call.headers, request.headers_mut());
     // A browser's way to send a token is no protocol of the node's.
     let protocols =
         request.headers().get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
@@ -181,8 +177,17 @@ fn passed_on(call: &Call<'_>, node: &str, target: &str) -> Result<Request<Empty<
     Ok(request)
 }
 
+/// Adds what a caller says beside what it says to this server.
+pub(super) fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
+    for (name, value) in from {
+        if !OURS.contains(&name.as_str()) && !name.as_str().starts_with("impersonate-") {
+            to.append(name.clone(), value.clone());
+        }
+    }
+}
+
 /// The node's answer as the caller gets it. After an upgrade what each side says goes to the other.
-fn spliced(mut answer: Response<Incoming>, caller: OnUpgrade) -> Answer {
+pub(super) fn spliced(mut answer: Response<Incoming>, caller: OnUpgrade) -> Answer {
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let (mut parts, body) = answer.into_parts();
         for name in [header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::CONNECTION] {
@@ -219,7 +224,7 @@ fn spliced(mut answer: Response<Incoming>, caller: OnUpgrade) -> Answer {
 }
 
 /// The node a Pod is on.
-fn node_of(pod: &Value) -> Option<&str> {
+pub(super) fn node_of(pod: &Value) -> Option<&str> {
     pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty())
 }
 

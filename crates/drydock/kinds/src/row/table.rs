@@ -43,6 +43,9 @@ const fn subresource(name: &'static str, kind: &'static str, verbs: &'static [&'
     Subresource { name, group: "", version: "", kind, verbs }
 }
 
+/// What can be asked of a server behind the API server.
+const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
+
 /// The built-in kinds, core group first.
 pub(super) static ROWS: &[Row] = &[
     Row {
@@ -158,6 +161,7 @@ pub(super) static ROWS: &[Row] = &[
             subresource("exec", "PodExecOptions", &["create", "get"]),
             subresource("log", "Pod", &["get"]),
             subresource("portforward", "PodPortForwardOptions", &["create", "get"]),
+            subresource("proxy", "PodProxyOptions", PROXY),
         ],
         generation: true,
         rules: rules::pod::POD,
@@ -202,6 +206,7 @@ pub(super) static ROWS: &[Row] = &[
         categories: &["all"],
         definition: "io.k8s.api.core.v1.Service",
         status: true,
+        other: &[subresource("proxy", "ServiceProxyOptions", PROXY)],
         name: names::dns_1035_rule,
         rules: rules::service::SERVICE,
         fields: &["spec.clusterIP", "spec.type"],

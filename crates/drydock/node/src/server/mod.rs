@@ -1,6 +1,6 @@
-//! What the API server asks of the node: logs, exec, attach, port-forward.
+//! What the API server asks of the node: logs, exec, attach, port-forward, and connections to pods.
 //!
-//! HTTP/1.1 on a socket in the file system, under the paths of a kubelet. Every request bears the token that the
+//! HTTP/1.1 on a socket in the file system, under the paths of a kubelet and one more. Every request bears the token that the
 //! node was started with, if it was with one; whether a user may do what is asked was the API server's to find
 //! out.
 //!
@@ -11,6 +11,7 @@
 //! | `/exec/{namespace}/{pod}/{container}` | WebSocket; `command` (again for each word), `input`, `output`, `error`, `tty`, or the API's `stdin`, `stdout`, `stderr` |
 //! | `/attach/{namespace}/{pod}/{container}` | WebSocket; as exec, without a command |
 //! | `/portForward/{namespace}/{pod}` | WebSocket; SPDY in it, or one pair of channels for each of `ports` |
+//! | `/dial/{namespace}/{pod}/{port}` | upgraded to `tcp`: a connection to the pod's address, which a kubelet leaves to the API server |
 
 mod channels;
 mod forward;
@@ -114,6 +115,7 @@ async fn answer(shared: &Arc<Shared>, token: Option<&str>, request: Request<Inco
             remote::attach(shared, namespace, pod, container, &query, request).await
         }
         ["portForward", namespace, pod] => forward::forward(shared, namespace, pod, &query, request),
+        ["dial", namespace, pod, port] => ports::dial(shared, namespace, pod, port, request).await,
         _ => Err(Refusal::absent("404 page not found")),
     };
     answered.unwrap_or_else(Refusal::into_response)
