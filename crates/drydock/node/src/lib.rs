@@ -12,7 +12,7 @@
 //! is removed from the API only when nothing of it is left here. An API that is away stops no container.
 //!
 //! **Not here.** Which pod runs where (the scheduler's), Services and DNS (the network's), what an image is made
-//! of, how a process gets its namespaces. Persistent volumes are not mounted, and probes don't speak gRPC or HTTPS.
+//! of, how a process gets its namespaces. Persistent volumes are not mounted, and probes don't speak gRPC.
 //!
 //! | module | idea |
 //! | --- | --- |

@@ -21,6 +21,9 @@ pub struct PodConfig {
     pub hosts: Option<String>,
     /// Limits of the pod as a whole.
     pub limits: Limits,
+    /// The node's own network and address instead of ones of the pod's own.
+    #[serde(default)]
+    pub host_network: bool,
     /// One PID namespace for all containers, with the pod's init as PID 1, instead of one each.
     pub share_process_namespace: bool,
     /// What the caller wants to find again when it adopts the pod; not looked at here.
@@ -38,6 +41,7 @@ impl PodConfig {
             resolv_conf: None,
             hosts: None,
             limits: Limits::default(),
+            host_network: false,
             share_process_namespace: false,
             note: String::new(),
         }

@@ -21,7 +21,7 @@ use crate::keeper;
 use crate::network::{self, Addresses};
 use crate::pod::Pod;
 use crate::process::Process;
-use crate::protocol::{KeeperRequest, PodAnswer, PodSetup};
+use crate::protocol::{KeeperRequest, PodAnswer, PodNetwork, PodSetup};
 use crate::state::{self, HostRecord, Layout, PodRecord, UplinkRecord};
 use crate::sweep;
 use crate::wire::Line;
@@ -139,6 +139,7 @@ impl Host {
             .pod_records()
             .map_err(Error::machine("reading the pods' records"))?
             .into_iter()
+            .filter(|record| !record.config.host_network)
             .map(|record| record.address)
             .collect();
         let directory =
@@ -219,10 +220,8 @@ impl Host {
         if directory.exists() {
             return Err(Error::Name(format!("there is a pod {} already", config.id)));
         }
-        let address = inner
-            .addresses
-            .lock()
-            .take()
+        let address = if config.host_network { Some(self.address()) } else { inner.addresses.lock().take() };
+        let address = address
             .ok_or_else(|| Error::Unsupported(format!("all addresses of {} are taken", inner.range)))?;
         let made = self.make(config, address).await;
         if made.is_err() {
@@ -237,8 +236,15 @@ impl Host {
         let hostname = config.hostname.clone();
         let share_process_namespace = config.share_process_namespace;
         let link = format!("v{:08x}", u32::from(address));
+        let network = (!config.host_network).then(|| PodNetwork {
+            link: link.clone(),
+            bridge: inner.bridge,
+            address,
+            prefix: inner.range.prefix,
+            gateway: self.address(),
+        });
         let cgroups = inner.cgroups.as_ref().map(|groups| groups.existing(&id, "").all()).unwrap_or_default();
-        let record = PodRecord { config, address, link: link.clone(), cgroups };
+        let record = PodRecord { config, address, link, cgroups };
         let written = write_pod(&inner.layout, &record)
             .and_then(|()| match &inner.cgroups {
                 Some(groups) => groups.pod(&id, &record.config.limits).map(drop),
@@ -254,11 +260,7 @@ impl Host {
             directory: inner.layout.pod(&id),
             id: id.clone(),
             hostname,
-            link,
-            bridge: inner.bridge,
-            address,
-            prefix: inner.range.prefix,
-            gateway: self.address(),
+            network,
             share_process_namespace,
         };
         let request = KeeperRequest::Pod(Box::new(setup));

@@ -28,7 +28,9 @@ use crate::keeper::{PATIENCE, listen, open_namespace};
 use crate::log::{Log, Output};
 use crate::netlink::Netlink;
 use crate::process::Process;
-use crate::protocol::{Birth, ContainerSetup, Done, Ended, InitRequest, PodAnswer, PodSetup, Started};
+use crate::protocol::{
+    Birth, ContainerSetup, Done, Ended, InitRequest, PodAnswer, PodNetwork, PodSetup, Started,
+};
 use crate::spawn::{self, Spawned};
 use crate::state::{self, InitRecord, RunningRecord};
 use crate::wire;
@@ -85,10 +87,13 @@ fn prepare(
     record(setup, &node_network).map_err(at("record"))?;
     let own_pids = open_namespace("pid").map_err(at("PID namespace"))?;
     let node = Netlink::open().map_err(at("netlink"))?;
-    nix::sched::unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
+    let own_network = if setup.network.is_some() { CloneFlags::CLONE_NEWNET } else { CloneFlags::empty() };
+    nix::sched::unshare(own_network | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
         .map_err(at("namespaces"))?;
     nix::unistd::sethostname(&setup.hostname).map_err(at("host name"))?;
-    network(setup, &node).map_err(at("network"))?;
+    if let Some(setup) = &setup.network {
+        network(setup, &node).map_err(at("network"))?;
+    }
 
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
@@ -117,7 +122,7 @@ fn record(setup: &PodSetup, node_network: &OwnedFd) -> io::Result<()> {
     state::write(&setup.directory.join("init.json"), &record)
 }
 
-fn network(setup: &PodSetup, node: &Netlink) -> io::Result<()> {
+fn network(setup: &PodNetwork, node: &Netlink) -> io::Result<()> {
     let own = open_namespace("net")?;
     node.add_veth(&setup.link, setup.bridge, "eth0", &own)?;
     let pod = Netlink::open()?;

@@ -25,12 +25,19 @@ pub(crate) struct PodSetup {
     pub id: String,
     pub hostname: String,
     pub directory: PathBuf,
+    /// None is the node's own network.
+    pub network: Option<PodNetwork>,
+    pub share_process_namespace: bool,
+}
+
+/// A network of a pod's own.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct PodNetwork {
     pub link: String,
     pub bridge: u32,
     pub address: Ipv4Addr,
     pub prefix: u8,
     pub gateway: Ipv4Addr,
-    pub share_process_namespace: bool,
 }
 
 /// The init's word that the pod is there, or why not.

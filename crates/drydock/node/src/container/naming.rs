@@ -13,8 +13,16 @@ pub(crate) struct Cluster {
     pub machine_resolver: String,
 }
 
-/// The pod's host name, cut to what the kernel takes.
+/// The pod is in the node's own network.
+pub(crate) fn is_in_host_network(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true))
+}
+
+/// The pod's host name, cut to what the kernel takes. In the node's own network it is the node's.
 pub(crate) fn hostname(pod: &Pod) -> String {
+    if is_in_host_network(pod) {
+        return pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    }
     let own = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
     let mut name = own.or_else(|| pod.metadata.name.clone()).unwrap_or_default();
     name.truncate(63);
@@ -58,18 +66,21 @@ pub(crate) fn resolver(pod: &Pod, cluster: &Cluster) -> String {
     let spec = pod.spec.as_ref();
     let policy = spec.and_then(|spec| spec.dns_policy.as_deref()).unwrap_or("ClusterFirst");
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let machines = || {
+        let resolver = &cluster.machine_resolver;
+        (words(resolver, "nameserver"), words(resolver, "search"), words(resolver, "options"))
+    };
     let (mut servers, mut searches, mut options) = match (policy, cluster.dns) {
         ("None", _) => (Vec::new(), Vec::new(), Vec::new()),
+        // Whoever is in the node's network asks whom the node asks, unless it says that it means it.
+        ("ClusterFirst", _) if is_in_host_network(pod) => machines(),
         ("ClusterFirst" | "ClusterFirstWithHostNet", Some(dns)) => {
             let domain = &cluster.domain;
             let searches = vec![format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()];
-            let machines = words(&cluster.machine_resolver, "search");
-            (vec![dns.to_string()], [searches, machines].concat(), vec!["ndots:5".to_owned()])
+            let more = words(&cluster.machine_resolver, "search");
+            (vec![dns.to_string()], [searches, more].concat(), vec!["ndots:5".to_owned()])
         }
-        _ => {
-            let resolver = &cluster.machine_resolver;
-            (words(resolver, "nameserver"), words(resolver, "search"), words(resolver, "options"))
-        }
+        _ => machines(),
     };
     if let Some(own) = spec.and_then(|spec| spec.dns_config.as_ref()) {
         servers.extend(own.nameservers.iter().flatten().cloned());
@@ -137,6 +148,15 @@ mod tests {
             "nameservers": ["192.0.2.9"], "searches": ["x"], "options": [{"name": "ndots", "value": "2"}]
         }});
         assert_eq!(resolver(&pod(own), &cluster()), "search x\nnameserver 192.0.2.9\noptions ndots:2\n");
+    }
+
+    #[test]
+    fn in_the_nodes_network_a_pod_has_the_nodes_names() {
+        let in_it = |policy: &str| pod(json!({"hostNetwork": true, "nodeName": "n", "dnsPolicy": policy}));
+        assert_eq!(hostname(&in_it("ClusterFirst")), "n");
+        assert_eq!(resolver(&in_it("ClusterFirst"), &cluster()), "nameserver 192.0.2.1\noptions edns0\n");
+        let meant = resolver(&in_it("ClusterFirstWithHostNet"), &cluster());
+        assert!(meant.contains("nameserver 10.96.0.10\n"), "{meant}");
     }
 
     #[test]

@@ -116,11 +116,6 @@ impl Worker {
             return;
         }
         let spec = self.pod.spec.clone().unwrap_or_default();
-        if spec.host_network == Some(true) {
-            let message = "Failed to create pod sandbox: this node has no host network for pods".to_owned();
-            self.block("FailedCreatePodSandBox", message);
-            return;
-        }
         let note = serde_json::to_string(&Note { logs: self.logs() }).unwrap_or_default();
         let config = sandbox::PodConfig {
             hostname: naming::hostname(&self.pod),
@@ -132,6 +127,7 @@ impl Worker {
         };
         match self.shared.host.create_pod(config).await {
             Ok(pod) => {
+            host_network: naming::is_in_host_network(&self.pod),
                 self.observed.sandbox = Sandbox::Up(pod.address());
                 self.observed.address = Some(pod.address());
                 self.observed.blocked = None;

@@ -1,0 +1,50 @@
+//! How much programs may use.
+
+use drydock_sandbox::Limits;
+
+use super::{Check, Place, checks};
+
+checks![
+    memory_beyond_the_limit_ends_the_container,
+    a_fork_bomb_stays_in_its_container,
+    use_of_memory_is_counted,
+];
+
+async fn memory_beyond_the_limit_ends_the_container(place: &Place) {
+    if !place.host.abilities().memory_limits.is_yes() {
+        return;
+    }
+    let pod = place.pod("memory").await;
+    let mut config = place.container("c", &["sh", "-c", "head -c 100000000 /dev/zero | tail"]);
+    config.limits = Limits { memory: Some(16 << 20), ..Limits::default() };
+    config.args = ["tail", "/dev/zero"].map(str::to_owned).to_vec();
+    let (exit, _) = place.to_the_end(&pod, config).await;
+    assert_eq!((exit.code, exit.oom_killed), (137, true));
+    pod.stop().await.unwrap();
+}
+
+async fn a_fork_bomb_stays_in_its_container(place: &Place) {
+    if !place.host.abilities().pid_limits.is_yes() {
+        return;
+    }
+    let pod = place.pod("bomb").await;
+    let mut config = place.container(
+        "c",
+        &["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 600 & done; sleep 600"],
+    );
+    config.limits.pids = Some(8);
+    let container = pod.start(config).await.unwrap();
+    let exit = container.wait().await.unwrap();
+    assert_ne!(exit.code, 0);
+    assert!(place.lines("c").contains("fork"), "{}", place.lines("c"));
+    let (exit, _) = place.script(&pod, "other", "sleep 0 & sleep 0 & wait").await;
+    assert_eq!(exit.code, 0);
+    pod.stop().await.unwrap();
+}
+
+async fn use_of_memory_is_counted(place: &Place) {
+    let pod = place.pod("usage").await;
+    let container = pod.start(place.container("c", &["sleep", "600"])).await.unwrap();
+    assert!(container.usage().unwrap().memory > 0);
+    pod.stop().await.unwrap();
+}

@@ -1,0 +1,196 @@
+//! How programs are started, and how they end.
+
+use std::path::Path;
+use std::time::Instant;
+
+use drydock_sandbox::{Mount, MountKind, PodConfig, Rlimit};
+
+use super::{Check, Place, checks, exec};
+
+checks![
+    a_container_runs_as_pid_one_of_its_own_namespaces,
+    exit_codes_and_signals_are_told_apart,
+    a_command_that_can_not_run_says_why_in_kubernetes_words,
+    a_container_that_failed_to_start_leaves_nothing,
+    signals_reach_the_main_process,
+    orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared,
+    a_stopped_pod_is_gone,
+    a_hundred_pods_start_quickly,
+];
+
+async fn a_container_runs_as_pid_one_of_its_own_namespaces(place: &Place) {
+    let pod = place.pod("own").await;
+    let script = "echo $$; hostname; cat /etc/hostname; grep -c : /proc/net/dev; set -- /proc/[0-9]*; echo $#; pwd; \
+                  grep own /etc/hosts; echo $HOME; echo $PATH; ls -d /dev/null /dev/shm /dev/pts/ptmx; ls / | wc -l";
+    let (exit, text) = place.script(&pod, "c", script).await;
+    let address = pod.address();
+    // Two links, lo and eth0; one process, the shell.
+    let expected = format!(
+        "1\nown\nown\n2\n1\n/\n{address}\town\n/root\n\
+         /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n/dev/null\n/dev/pts/ptmx\n/dev/shm\n8\n"
+    );
+    assert_eq!(text, expected);
+    assert_eq!(exit.code, 0);
+    assert!(exit.started <= exit.finished);
+    pod.stop().await.unwrap();
+}
+
+async fn exit_codes_and_signals_are_told_apart(place: &Place) {
+    let pod = place.pod("codes").await;
+    let (exit, text) = place.script(&pod, "seven", "echo out; echo err >&2; exit 7").await;
+    assert_eq!((exit.code, exit.signal, exit.oom_killed), (7, None, false));
+    assert!(text.contains("out\n") && text.contains("err\n"));
+    let log = std::fs::read_to_string(place.log("seven")).unwrap();
+    assert!(log.lines().any(|line| line.ends_with(" stderr F err")), "{log}");
+
+    let container = pod.start(place.container("killed", &["sleep", "600"])).await.unwrap();
+    container.signal(9).await.unwrap();
+    let exit = container.wait().await.unwrap();
+    assert_eq!((exit.code, exit.signal), (137, Some(9)));
+    assert_eq!(container.exit(), Some(exit));
+    assert_eq!(container.wait().await.unwrap().code, 137, "an end can be asked for again");
+    container.remove().await.unwrap();
+    assert_eq!(pod.containers().unwrap().len(), 1);
+    pod.stop().await.unwrap();
+}
+
+async fn a_command_that_can_not_run_says_why_in_kubernetes_words(place: &Place) {
+    let pod = place.pod("words").await;
+    for (args, message, reason) in [
+        (&["nope"][..], "exec: \"nope\": executable file not found in $PATH", "RunContainerError"),
+        (&["/nope"], "exec: \"/nope\": stat /nope: no such file or directory", "RunContainerError"),
+        (&["/etc/plain"], "exec: \"/etc/plain\": permission denied", "RunContainerError"),
+        (&["/etc"], "exec: \"/etc\": is a directory", "RunContainerError"),
+        (&["/etc/garbage"], "exec /etc/garbage: exec format error", "RunContainerError"),
+        (&[], "no command specified", "CreateContainerError"),
+    ] {
+        let Err(drydock_sandbox::Error::Start(error)) = pod.start(place.container("c", args)).await else {
+            panic!("{args:?} started");
+        };
+        assert_eq!((error.to_string().as_str(), error.reason()), (message, reason));
+    }
+    let mut config = place.container("c", &["true"]);
+    config.mounts.push(Mount {
+        destination: "/data".into(),
+        what: MountKind::Bind { source: "/no/such/volume".into(), read_only: false },
+    });
+    let error = pod.start(config).await.err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "error mounting \"/no/such/volume\" to rootfs at \"/data\": no such file or directory"
+    );
+    let mut config = place.container("c", &["true"]);
+    config.rlimits.push(Rlimit { name: "wishes".to_owned(), soft: Some(3), hard: Some(3) });
+    assert_eq!(pod.start(config).await.err().unwrap().to_string(), "rlimit wishes: there is none");
+
+    let container = pod.start(place.container("lives", &["sleep", "600"])).await.unwrap();
+    let error = container.exec(exec(&["nope"])).await.err().unwrap();
+    assert_eq!(error.to_string(), "exec: \"nope\": executable file not found in $PATH");
+    pod.stop().await.unwrap();
+}
+
+async fn a_container_that_failed_to_start_leaves_nothing(place: &Place) {
+    let pod = place.pod("again").await;
+    assert!(pod.start(place.container("c", &["nope"])).await.is_err());
+    assert!(pod.containers().unwrap().is_empty());
+    let (exit, _) = place.script(&pod, "c", "exit 3").await;
+    assert_eq!(exit.code, 3);
+    assert!(place.host.create_pod(PodConfig::named("again")).await.is_err(), "names are unique");
+    assert!(place.host.create_pod(PodConfig::named("../x")).await.is_err(), "names are no paths");
+    pod.stop().await.unwrap();
+}
+
+async fn signals_reach_the_main_process(place: &Place) {
+    let pod = place.pod("signals").await;
+    let script = "trap 'echo bye; exit 5' TERM; echo ready; while true; do sleep 0.01; done";
+    let container = pod.start(place.container("c", &["sh", "-c", script])).await.unwrap();
+    place.until("the trap is set", async || place.lines("c").contains("ready")).await;
+    container.signal(15).await.unwrap();
+    assert_eq!(container.wait().await.unwrap().code, 5);
+    assert!(container.signal(15).await.is_err(), "it has ended");
+    pod.stop().await.unwrap();
+}
+
+async fn orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared(place: &Place) {
+    let config = PodConfig { share_process_namespace: true, ..PodConfig::named("shared") };
+    let pod = place.host.create_pod(config).await.unwrap();
+    let first = pod.start(place.container("one", &["sleep", "600"])).await.unwrap();
+    let script = "(sleep 0.01 &) ; sleep 0.2; echo $$ > /dev/null; grep -l '^State:.Z' /proc/[0-9]*/status; \
+                  grep -h Name: /proc/1/status";
+    let (_, text) = place.script(&pod, "two", script).await;
+    assert_eq!(text, "Name:\tdrydock-init\n", "no zombies, and PID 1 is the pod's");
+    // What a container leaves running ends with it.
+    place.script(&pod, "three", "sleep 601 & exit 0").await;
+    let (_, text) =
+        place.script(&pod, "four", "cat /proc/[0-9]*/cmdline 2>/dev/null | grep -c 601; true").await;
+    assert_eq!(text, "1\n", "the filter finds only its own shell's script");
+    first.signal(9).await.unwrap();
+    pod.stop().await.unwrap();
+}
+
+async fn a_stopped_pod_is_gone(place: &Place) {
+    let pod = place.pod("gone").await;
+    let container = pod.start(place.container("c", &["sh", "-c", "sleep 600 & sleep 600"])).await.unwrap();
+    assert!(pod.is_alive());
+    let pid = container.pid();
+    let name = format!("v{:08x}", u32::from(pod.address()));
+    let links = || std::fs::read_to_string("/proc/net/dev").unwrap();
+    assert!(links().contains(&name));
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    pod.stop().await.unwrap();
+    assert!(!pod.is_alive());
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    assert!(!links().contains(&name));
+    assert!(container.wait().await.is_err());
+    assert!(pod.start(place.container("d", &["true"])).await.is_err());
+    pod.stop().await.unwrap();
+}
+
+async fn a_hundred_pods_start_quickly(place: &Place) {
+    let start = Instant::now();
+    let mut pods = Vec::new();
+    for number in 0..100 {
+        let (host, config) = (place.host.clone(), place.container("c", &["sleep", "600"]));
+        pods.push(tokio::spawn(async move {
+            let mut config = config;
+            config.log = None;
+            let pod = host.create_pod(PodConfig::named(format!("many-{number}"))).await.unwrap();
+            pod.start(config).await.unwrap();
+            pod
+        }));
+    }
+    let mut made = Vec::new();
+    for pod in pods {
+        made.push(pod.await.unwrap());
+    }
+    let took = start.elapsed();
+    println!(
+        "    a hundred pods with a container each: {} ms, inits {} kB each",
+        took.as_millis(),
+        init_memory()
+    );
+    let start = Instant::now();
+    let stops: Vec<_> =
+        made.into_iter().map(|pod| tokio::spawn(async move { pod.stop().await.unwrap() })).collect();
+    for stop in stops {
+        stop.await.unwrap();
+    }
+    println!("    stopped: {} ms", start.elapsed().as_millis());
+}
+
+/// What an init has for itself, in kilobytes: the mean over all.
+fn init_memory() -> u64 {
+    let sizes: Vec<u64> = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            if std::fs::read_to_string(path.join("comm")).ok()?.trim() != "drydock-init" {
+                return None;
+            }
+            let text = std::fs::read_to_string(path.join("smaps_rollup")).ok()?;
+            text.lines()
+                .find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
+        })
+        .collect();
+    sizes.iter().sum::<u64>() / (sizes.len() as u64).max(1)
+}
