@@ -284,10 +284,7 @@ fn shorten(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timest
     }
     let wanted = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     let Some(deleted_at) = object::parse_time(meta(object, "deletionTimestamp")) else {
-        let seconds = match kind.grace(object) {
-            None => 0,
-            Some(own) => wanted.unwrap_or(own).max(0),
-        };
+        let seconds = kind.grace(object, wanted).unwrap_or(0);
         set_deletion(object, now + SignedDuration::from_secs(seconds), seconds);
         count_generation(object);
         return Grace::Seconds(seconds);

@@ -347,12 +347,12 @@ impl Kind {
         })
     }
 
-    /// How long a deleted object of this kind lives on, when nobody says: only pods that were given
-    /// to a node have such a time.
+    /// How long a deleted object of this kind lives on, given for how long it was asked to: only pods that were
+    /// given to a node have such a time.
     #[must_use]
-    pub fn grace(&self, object: &Value) -> Option<i64> {
+    pub fn grace(&self, object: &Value, wanted: Option<i64>) -> Option<i64> {
         match &self.source {
-            Source::Builtin(row) => (row.rules.grace)(object),
+            Source::Builtin(row) => (row.rules.grace)(object, wanted),
             Source::Custom(_) => None,
         }
     }

@@ -38,8 +38,8 @@ pub(crate) struct Rules {
     pub validate_update: fn(&Value, &Value, &mut Vec<FieldError>),
     /// What is wrong with a change of the status.
     pub validate_status: fn(&Value, &Value, &mut Vec<FieldError>),
-    /// How long a deleted object lives on, when nobody says.
-    pub grace: fn(&Value) -> Option<i64>,
+    /// How long a deleted object lives on, given for how long it was asked to.
+    pub grace: fn(&Value, Option<i64>) -> Option<i64>,
 }
 
 /// A kind without rules of its own.
@@ -51,7 +51,7 @@ pub(crate) const PLAIN: Rules = Rules {
     validate: |_, _| {},
     validate_update: |_, _, _| {},
     validate_status: |_, _, _| {},
-    grace: |_| None,
+    grace: |_, _| None,
 };
 
 /// `Unsupported value: "x": supported values: "a", "b"`.

@@ -130,12 +130,13 @@ fn quality_of_service(spec: &Value) -> &'static str {
 }
 
 /// A pod that no node has taken is gone at once, and so is one that is over.
-fn grace(pod: &Value) -> Option<i64> {
+fn grace(pod: &Value, wanted: Option<i64>) -> Option<i64> {
     let scheduled = !json::text(&pod["spec"], "nodeName").is_empty();
     let over = matches!(json::text(&pod["status"], "phase"), "Succeeded" | "Failed");
     if !scheduled || over {
         return Some(0);
     }
-    let period = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    let own = || pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    let period = wanted.unwrap_or_else(own);
     Some(if period < 0 { 1 } else { period })
 }
