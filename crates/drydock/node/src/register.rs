@@ -99,7 +99,7 @@ pub(crate) fn status(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -
 }
 
 /// The Kubernetes whose kubelet this one behaves like.
-const KUBELET: &str = "v1.34.0+drydock";
+const KUBELET: &str = "v1.34.11+drydock";
 
 fn conditions(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> Vec<NodeCondition> {
     let left = &facts.left;
@@ -108,10 +108,9 @@ fn conditions(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> Vec<N
     let disk = share(left.disk, left.disk_of) < LEAST_DISK;
     let processes =
         share(left.processes_of.saturating_sub(left.processes), left.processes_of) < LEAST_PROCESSES;
-    let pressure = |kind: &str, under: bool, bad: &str, good: &str, text: &str| {
-        let (reason, verb) = if under { (bad, "has insufficient") } else { (good, "has sufficient") };
-        let verb = if !under && kind == "DiskPressure" { "has no" } else { verb };
-        (kind.to_owned(), under, reason.to_owned(), format!("kubelet {verb} {text}"))
+    let pressure = |kind: &str, under: bool, bad: (&str, &str), good: (&str, &str)| {
+        let (reason, text) = if under { bad } else { good };
+        (kind.to_owned(), under, format!("KubeletHas{reason}"), format!("kubelet has {text}"))
     };
     let missing = not_enforced(facts.abilities);
     let limits = if missing.is_empty() {
@@ -123,17 +122,20 @@ fn conditions(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -> Vec<N
         pressure(
             "MemoryPressure",
             memory,
-            "KubeletHasInsufficientMemory",
-            "KubeletHasSufficientMemory",
-            "memory available",
+            ("InsufficientMemory", "insufficient memory available"),
+            ("SufficientMemory", "sufficient memory available"),
         ),
-        pressure("DiskPressure", disk, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure", "disk pressure"),
+        pressure(
+            "DiskPressure",
+            disk,
+            ("DiskPressure", "disk pressure"),
+            ("NoDiskPressure", "no disk pressure"),
+        ),
         pressure(
             "PIDPressure",
             processes,
-            "KubeletHasInsufficientPID",
-            "KubeletHasSufficientPID",
-            "PID available",
+            ("InsufficientPID", "insufficient PID available"),
+            ("SufficientPID", "sufficient PID available"),
         ),
         limits,
         ("Ready".to_owned(), true, "KubeletReady".to_owned(), "kubelet is posting ready status".to_owned()),
@@ -285,7 +287,7 @@ mod tests {
     use super::*;
     use drydock_sandbox::Users;
 
-    fn check(memory: Ability, left: Left, expected: &[(&str, &str)]) {
+    fn check(memory: Ability, left: Left, expected: [&str; 5]) {
         let abilities = Abilities {
             root: true,
             users: Users::All,
@@ -305,9 +307,11 @@ mod tests {
         };
         let status = status(&facts, &[], Timestamp::UNIX_EPOCH);
         let found = status.conditions.unwrap();
-        let found: Vec<(&str, &str)> =
-            found.iter().map(|condition| (condition.type_.as_str(), condition.status.as_str())).collect();
-        assert_eq!(found, expected);
+        let said = |condition: &NodeCondition| {
+            let NodeCondition { type_, status, reason, message, .. } = condition;
+            format!("{type_}={status} {}: {}", reason.as_deref().unwrap(), message.as_deref().unwrap())
+        };
+        assert_eq!(found.iter().map(said).collect::<Vec<_>>(), expected);
         assert_eq!(status.allocatable.unwrap()["memory"].0, "8388608Ki");
     }
 
@@ -315,24 +319,22 @@ mod tests {
     fn a_node_says_what_it_lacks() {
         let plenty = Left { memory: 4 << 30, disk: 50, disk_of: 100, processes: 10, processes_of: 1000 };
         let healthy = [
-            ("MemoryPressure", "False"),
-            ("DiskPressure", "False"),
-            ("PIDPressure", "False"),
-            ("LimitsNotEnforced", "False"),
-            ("Ready", "True"),
+            "MemoryPressure=False KubeletHasSufficientMemory: kubelet has sufficient memory available",
+            "DiskPressure=False KubeletHasNoDiskPressure: kubelet has no disk pressure",
+            "PIDPressure=False KubeletHasSufficientPID: kubelet has sufficient PID available",
+            "LimitsNotEnforced=False LimitsEnforced: limits are enforced",
+            "Ready=True KubeletReady: kubelet is posting ready status",
         ];
-        check(Ability::Yes, plenty.clone(), &healthy);
+        check(Ability::Yes, plenty.clone(), healthy);
         let mut limits = healthy;
-        limits[3].1 = "True";
-        check(Ability::No("no cgroups".to_owned()), plenty.clone(), &limits);
+        limits[3] = "LimitsNotEnforced=True NotGranted: memory: no cgroups";
+        check(Ability::No("no cgroups".to_owned()), plenty, limits);
         let mut pressed = healthy;
-        for condition in &mut pressed[..3] {
-            condition.1 = "True";
-        }
-        check(
-            Ability::Yes,
-            Left { memory: 1, disk: 1, disk_of: 100, processes: 999, processes_of: 1000 },
-            &pressed,
-        );
+        pressed[0] =
+            "MemoryPressure=True KubeletHasInsufficientMemory: kubelet has insufficient memory available";
+        pressed[1] = "DiskPressure=True KubeletHasDiskPressure: kubelet has disk pressure";
+        pressed[2] = "PIDPressure=True KubeletHasInsufficientPID: kubelet has insufficient PID available";
+        let little = Left { memory: 1, disk: 1, disk_of: 100, processes: 999, processes_of: 1000 };
+        check(Ability::Yes, little, pressed);
     }
 }
