@@ -186,7 +186,10 @@ impl Store {
             Versioned::As(_) => format!("version {version}"),
         };
         let note = choice.difference.map(|missing| {
-            format!("Image {:?} can't be had: no {missing}; {taken} is taken{unseen}", reference.tagged())
+            format!(
+                "Image {:?} can't be had: no {missing}; the nearest is {taken}{unseen}",
+                reference.tagged()
+            )
         });
         Ok(Decision { candidate: choice.candidate.clone(), note, provisional: !failures.is_empty() })
     }

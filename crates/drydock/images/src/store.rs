@@ -173,7 +173,8 @@ impl Error {
         }
     }
 
-    /// The message beside the reason: this error and what caused it, in one line.
+    /// The message beside the reason: this error and what caused it, in one line. What a cause quotes of a damaged
+    /// file may be anything, and can neither end that line nor speak to the terminal.
     pub fn message(&self) -> String {
         if let Error::InvalidName(error) = self {
             return error.kubelet_message();
@@ -185,6 +186,9 @@ impl Error {
             cause = error.source();
         }
         message
+            .chars()
+            .map(|part| if part.is_control() { char::REPLACEMENT_CHARACTER } else { part })
+            .collect()
     }
 
     pub(crate) fn packages(image: &Reference, error: PackagesError) -> Error {

@@ -190,6 +190,7 @@ fn a_damaged_archive_is_named_as_that_and_leaves_nothing() {
         ("empty", Vec::new(), "neither an index.json nor a manifest.json"),
         ("no archive", b"hello".to_vec(), "can't read"),
         ("noise", vec![0xa5; 4096], "can't read"),
+        ("noise that ends lines", b"\n\x1b[2J".repeat(512), "can't read"),
         ("cut in a blob", whole[..700].to_vec(), "can't read"),
         ("no layer", changed(&layer_name, None), "is missing"),
         ("flipped", changed(&layer_name, Some(flipped)), "damaged"),
@@ -223,6 +224,7 @@ fn a_damaged_archive_is_named_as_that_and_leaves_nothing() {
         let machine = Machine::new(|_| {});
         let error = machine.import(&archive).unwrap_err();
         assert!(error.message().contains(said), "{what}: {}", error.message());
+        assert!(!error.message().contains(char::is_control), "{what}: {:?}", error.message());
         assert_eq!(error.reason(), "ErrImagePull");
         machine.assert_empty();
     }

@@ -59,7 +59,7 @@ fn a_tag_is_satisfied_or_what_is_taken_is_said() {
             "1.6.18-bookworm",
             Some(
                 "Image \"docker.io/library/memcached:1.6.9-alpine\" can't be had: no version 1.6.9 and variant \
-                 \"alpine\"; Debian bookworm's 1.6.18 is taken",
+                 \"alpine\"; the nearest is Debian bookworm's 1.6.18",
             ),
         ),
     ] {
@@ -316,7 +316,7 @@ fn a_program_of_this_machine_becomes_an_image_and_a_new_one_when_it_changes() {
     assert_eq!(fs::read_to_string(two.tree.join("usr/local/bin/web")).unwrap(), "other");
     assert_ne!(one.id, two.id);
     let note = machine.resolve("prgcont/gordon:v2.0", Pull::IfNotPresent).unwrap().note.unwrap();
-    assert!(note.ends_with("no version 2.0; version 1.0 is taken"), "{note}");
+    assert!(note.ends_with("no version 2.0; the nearest is version 1.0"), "{note}");
     assert!(packages.asked().is_empty(), "what is linked to nothing needs no package");
     fs::remove_file(&executable).unwrap();
     let gone = machine.store.resolve(&Reference::parse("prgcont/gordon").unwrap(), Pull::Always, &silently);
@@ -334,11 +334,11 @@ fn a_choice_made_without_looking_everywhere_is_made_again() {
     let resolve = || machine.resolve("memcached:1.6.9", Pull::IfNotPresent).unwrap().note.unwrap();
     let first = resolve();
     assert!(
-        first.ends_with("Debian trixie's 1.6.38 is taken; Debian bookworm could not be looked at"),
+        first.ends_with("the nearest is Debian trixie's 1.6.38; Debian bookworm could not be looked at"),
         "{first}"
     );
     set("bookworm", "1.6.18-1");
     assert_eq!(resolve(), first);
     machine.hours_pass(2);
-    assert!(resolve().ends_with("Debian bookworm's 1.6.18 is taken"));
+    assert!(resolve().ends_with("the nearest is Debian bookworm's 1.6.18"));
 }
