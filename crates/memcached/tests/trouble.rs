@@ -107,6 +107,11 @@ fn what_fails_is_said() {
          `kubectl logs -p memcached-sample-a` says why",
     );
     check_degraded(
+        &pod("{name: memcached, restartCount: 3, state: {waiting: {reason: CrashLoopBackOff}}, \
+              lastState: {terminated: {exitCode: 128, reason: StartError, message: 'exec: no such file'}}}"),
+        "CrashLoop: 1 of 3 pods fail: memcached-sample-a keeps crashing: exec: no such file",
+    );
+    check_degraded(
         "{kind: Outcome, step: apply Service default/memcached-sample, class: Terminal, message: forbidden}",
         "StepFailed: apply Service default/memcached-sample: forbidden",
     );

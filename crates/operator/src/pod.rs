@@ -4,6 +4,9 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Conta
 
 use crate::Trouble;
 
+/// How much of a termination message is repeated.
+const LAST_WORDS: usize = 500;
+
 /// Whether Kubernetes says that it is ready.
 pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -69,22 +72,37 @@ fn trouble_of(pod: &Pod, container: &str) -> Option<Trouble> {
             Some(Trouble::new("ContainerNotStarted", format!("{name}: {reason}: {text}")))
         }
         _ => {
-            let how = crash_loop(container)?;
-            let text = format!("{name} keeps crashing: {how}; `kubectl logs -p {name}` says why");
+            let last = crash_loop(container)?;
+            // What could not even be started has no log: its reason is all that there is.
+            let text = match (last.reason.as_deref(), last.message.as_deref()) {
+                (Some("StartError" | "ContainerCannotRun"), Some(message)) => {
+                    format!("{name} keeps crashing: {message}")
+                }
+                (reason, said) => format!(
+                    "{name} keeps crashing: {}, exit code {}{}; `kubectl logs -p {name}` says why",
+                    reason.unwrap_or("it ended"),
+                    last.exit_code,
+                    said.map(last_words).unwrap_or_default()
+                ),
+            };
             Some(Trouble::new("CrashLoop", text))
         }
     }
 }
 
+/// What a container said in its termination message, as far as it fits.
+fn last_words(said: &str) -> String {
+    let said: String = said.trim().chars().take(LAST_WORDS).collect();
+    if said.is_empty() { said } else { format!(": {said}") }
+}
+
 /// How a container that keeps ending ended last. One that runs again and is not ready yet still counts: between two
 /// crashes nothing is healed.
-fn crash_loop(container: &ContainerStatus) -> Option<String> {
+fn crash_loop(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     if container.ready || container.restart_count == 0 {
         return None;
     }
-    let last = ended(container.state.as_ref()).or_else(|| ended(container.last_state.as_ref()))?;
-    let reason = last.reason.as_deref().unwrap_or("it ended");
-    Some(format!("{reason}, exit code {}", last.exit_code))
+    ended(container.state.as_ref()).or_else(|| ended(container.last_state.as_ref()))
 }
 
 fn ended(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
