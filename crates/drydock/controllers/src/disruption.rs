@@ -183,12 +183,7 @@ impl Controller {
         inventory: Arc<Inventory>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let keys = queue.clone();
-        budgets.on_change(move |change| {
-            if let Some(budget) = change.latest() {
-                keys.add(budget.metadata.key());
-            }
-        });
+        budgets.queue_each(queue);
         let (keys, known) = (queue.clone(), budgets.cache.clone());
         pods.on_change(move |change| {
             let Some(pod) = change.latest() else { return };

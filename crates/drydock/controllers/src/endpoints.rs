@@ -132,12 +132,7 @@ impl Controller {
         queue: &Arc<Queue<Key>>,
     ) -> Self {
         listen(services, pods, queue);
-        let keys = queue.clone();
-        endpoints.on_change(move |change| {
-            if let Some(endpoints) = change.latest() {
-                keys.add(endpoints.metadata.key());
-            }
-        });
+        endpoints.queue_each(queue);
         Self {
             rest,
             services: services.cache.clone(),

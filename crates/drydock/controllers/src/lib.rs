@@ -1,7 +1,7 @@
 //! What kube-controller-manager and kube-scheduler do, as ordinary clients: garbage collection, namespace deletion,
-//! Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs, Endpoints and EndpointSlices, default accounts, the
-//! cluster's certificate, disruption budgets, aggregated roles; claims and volumes in use are kept; and pods are given
-//! to nodes.
+//! Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, Endpoints and EndpointSlices, default accounts, the
+//! cluster's certificate, disruption budgets, aggregated roles; claims are bound to volumes, and both are kept while
+//! they are in use; and pods are given to nodes.
 //!
 //! Each controller is one module, and in it one decision: a pure function from objects to what shall happen,
 //! with its tests beside it. What drives them is in the module `machinery`, once for all: a kind is watched once for
@@ -11,20 +11,23 @@
 //! - A controller acts under its own identity, and needs no more rights than Kubernetes gives it.
 //! - Objects are kept slim: only what a decision looks at.
 //!
-//! What is not here: DaemonSets, and what binds claims to volumes.
+//! What is not here: what makes volumes.
 
 mod claim;
 mod cluster_roles;
 mod cron_job;
+mod daemon_set;
 mod deployment;
 mod disruption;
 mod endpoint_slices;
 mod endpoints;
+mod ephemeral;
 mod garbage;
 mod job;
 mod machinery;
 mod namespaces;
 mod objects;
+mod own;
 mod protection;
 mod replica_set;
 mod root_ca;
@@ -33,6 +36,7 @@ mod service_accounts;
 mod service_pods;
 mod start;
 mod stateful_set;
+mod volumes;
 
 use std::sync::Arc;
 

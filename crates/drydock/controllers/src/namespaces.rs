@@ -18,10 +18,11 @@ use crate::machinery::cache::{Cache, Kind};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::rest::{Error, Propagation, Rest, json_bytes};
+use crate::objects::condition::{Condition, condition};
 use crate::objects::meta::Meta;
 use crate::objects::resource::{Key, Resource};
 use crate::objects::service::{Bare, Namespace, NamespaceStatus};
-use crate::objects::workload::{Condition, condition};
+
 use crate::replica_set::whole_seconds;
 
 /// The finalizer of namespaces that this controller removes.
@@ -131,14 +132,7 @@ pub fn status(held: &NamespaceStatus, findings: &Findings, now: Timestamp) -> Na
             .filter(|held| &*held.status == is)
             .and_then(|held| held.last_transition_time)
             .unwrap_or_else(|| whole_seconds(now));
-        let new = Condition {
-            r#type: r#type.into(),
-            status: is.into(),
-            last_update_time: None,
-            last_transition_time: Some(since),
-            reason: reason.into(),
-            message: message.into(),
-        };
+        let new = Condition::new(r#type, is, reason, message, since);
         match conditions.iter_mut().find(|held| &*held.r#type == r#type) {
             Some(held) => *held = new,
             None => conditions.push(new),

@@ -13,7 +13,7 @@ use crate::machinery::rest::{Error, Rest, json_bytes};
 use crate::objects::meta::Meta;
 use crate::objects::pod::Pod;
 use crate::objects::resource::{Key, Resource};
-use crate::objects::stateful::{Claim, Volume};
+use crate::objects::storage::{Claim, Volume};
 
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
@@ -25,7 +25,7 @@ fn may_go(meta: &Meta, finalizer: &str, used: impl FnOnce() -> bool) -> bool {
 
 /// Whether a pod has a claim. One that no node was given has not: no node would start it with a claim that goes.
 fn uses(pod: &Pod, claim: &str) -> bool {
-    !pod.spec.node_name.is_empty() && pod.spec.claims.iter().any(|(_, own)| &**own == claim)
+    !pod.spec.node_name.is_empty() && pod.claims().iter().any(|(own, _)| own == claim)
 }
 
 /// Takes a finalizer off, by update: that is what the roles allow.
@@ -66,8 +66,8 @@ impl Claims {
         let (keys, known) = (queue.clone(), claims.cache.clone());
         pods.on_change(move |change| {
             let Some(pod) = change.before.filter(|_| change.after.is_none()) else { return };
-            for (_, claim) in &pod.spec.claims {
-                let key = Key::new(pod.metadata.namespace.clone(), &**claim);
+            for (claim, _) in pod.claims() {
+                let key = Key::new(pod.metadata.namespace.clone(), claim);
                 if known.get(&key).is_some_and(|claim| claim.metadata.deleting()) {
                     keys.add(key);
                 }

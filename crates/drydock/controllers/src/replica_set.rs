@@ -15,18 +15,20 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::Clock;
-use crate::claim::{self, Claim, claim};
+use crate::claim::claim;
 use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
 use crate::machinery::cache::{Cache, Kind, Object, Progress};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::recorder::{Recorder, Severity};
-use crate::machinery::rest::{Error, PatchType, Rest, json_bytes};
+use crate::machinery::rest::{Error, Rest, json_bytes};
+use crate::objects::condition::{Condition, condition};
 use crate::objects::meta::OwnerReference;
 use crate::objects::pod::{Phase, Pod};
 use crate::objects::resource::Key;
 use crate::objects::selector::includes;
-use crate::objects::workload::{Condition, ReplicaSet, ReplicaSetStatus, condition};
+use crate::objects::workload::{ReplicaSet, ReplicaSetStatus};
+use crate::own;
 
 /// Pods created or deleted in one go: Kubernetes' number.
 const BURST: usize = 500;
@@ -127,14 +129,10 @@ pub fn status(
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
     let mut conditions = set.status.conditions.clone();
     match (failure, condition(&conditions, "ReplicaFailure").is_some()) {
-        (Some((reason, message)), false) => conditions.push(Condition {
-            r#type: "ReplicaFailure".into(),
-            status: "True".into(),
-            last_update_time: None,
-            last_transition_time: Some(whole_seconds(view.now)),
-            reason: reason.into(),
-            message: message.into(),
-        }),
+        (Some((reason, message)), false) => {
+            let since = whole_seconds(view.now);
+            conditions.push(Condition::new("ReplicaFailure", "True", reason, message, since));
+        }
         (None, true) => conditions.retain(|condition| &*condition.r#type != "ReplicaFailure"),
         _ => {}
     }
@@ -181,30 +179,9 @@ impl Controller {
         pods: &mut Informer<Pod>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let keys = queue.clone();
-        sets.on_change(move |change| {
-            if let Some(set) = change.latest() {
-                keys.add(set.metadata.key());
-            }
-        });
+        own::follow(sets, pods, queue);
         let (keys, known) = (queue.clone(), sets.cache.clone());
         pods.on_change(move |change| {
-            for pod in change.both() {
-                match pod.metadata.controller() {
-                    Some(owner) if &*owner.kind == "ReplicaSet" && owner.group() == "apps" => {
-                        keys.add(Key::new(pod.metadata.namespace.clone(), &*owner.name));
-                    }
-                    Some(_) => {}
-                    // A pod nobody manages may be one that a set selects.
-                    None if change.after.is_some() && !pod.metadata.labels.is_empty() => {
-                        let selecting = known.in_namespace(&pod.metadata.namespace, |set| {
-                            !set.spec.selector.is_empty() && set.spec.selector.matches(&pod.metadata.labels)
-                        });
-                        selecting.iter().for_each(|set| keys.add(set.metadata.key()));
-                    }
-                    None => {}
-                }
-            }
             // A pod that becomes ready is available some time later.
             if let (Some(before), Some(after)) = (change.before, change.after)
                 && !before.ready()
@@ -270,38 +247,11 @@ impl Controller {
     async fn gather(&self, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, Error> {
         let candidates = self.pods.controlled_by(&set.metadata.uid).into_iter();
         let orphans = self.pods.orphans(&set.metadata.namespace).into_iter().filter(|pod| pod.active());
-        let Claim { mut own, adopt, release } =
-            claim(&set.metadata, &set.spec.selector, candidates.chain(orphans));
-        for pod in release.into_iter().filter(|pod| pod.active()) {
-            let patch = claim::release(&set.metadata.uid, &pod.metadata.uid);
-            let key = pod.metadata.key();
-            match self.rest.patch(Pod::resource(), &key, PatchType::Strategic, &patch).await {
-                Ok(_) => {}
-                // Gone, or another one by now.
-                Err(error) if error.not_found() || error.code() == Some(422) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if !adopt.is_empty() {
-            // The cache may not know yet that the set is being deleted; what it took now would be lost.
-            let live = self.rest.metadata(ReplicaSet::resource(), &set.metadata.key()).await?;
-            if live.uid != set.metadata.uid || live.deleting() {
-                return Err(Error::Undecided("it is being deleted and takes no pods".into()));
-            }
-        }
-        for pod in adopt {
-            let owner = OwnerReference::to_controller(ReplicaSet::resource(), &set.metadata);
-            let patch = claim::adoption(owner, &pod.metadata.uid);
-            match self.rest.patch(Pod::resource(), &pod.metadata.key(), PatchType::Strategic, &patch).await {
-                Ok(meta) => {
-                    self.note(&set.metadata.key(), meta.version());
-                    own.push(pod);
-                }
-                Err(error) if error.not_found() || error.conflict() || error.code() == Some(422) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(own)
+        let mut claim = claim(&set.metadata, &set.spec.selector, candidates.chain(orphans));
+        claim.release.retain(|pod| pod.active());
+        let key = set.metadata.key();
+        let own = own::carry_out(&self.rest, set, claim, None, |version| self.note(&key, version)).await?;
+        Ok(own.all())
     }
 
     /// Leaves out pods whose deletion was asked for before and is not seen yet; says how many those are.

@@ -14,12 +14,7 @@ use crate::objects::workload::IntOrPercent;
 
 /// Has the keys of Services put on the queue when they or their pods change.
 pub fn listen(services: &mut Informer<Service>, pods: &mut Informer<Pod>, queue: &Arc<Queue<Key>>) {
-    let keys = queue.clone();
-    services.on_change(move |change| {
-        if let Some(service) = change.latest() {
-            keys.add(service.metadata.key());
-        }
-    });
+    services.queue_each(queue);
     let (keys, known) = (queue.clone(), services.cache.clone());
     pods.on_change(move |change| {
         if !concerns_services(change) {

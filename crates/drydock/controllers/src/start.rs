@@ -17,8 +17,9 @@ use crate::machinery::recorder::Recorder;
 use crate::machinery::rest::{Error, Rest};
 use crate::objects::resource::Resource;
 use crate::{
-    Options, SCHEDULER, WATCHER, cluster_roles, cron_job, deployment, disruption, endpoint_slices, endpoints,
-    garbage, job, namespaces, protection, replica_set, root_ca, scheduler, service_accounts, stateful_set,
+    Options, SCHEDULER, WATCHER, cluster_roles, cron_job, daemon_set, deployment, disruption,
+    endpoint_slices, endpoints, ephemeral, garbage, job, namespaces, protection, replica_set, root_ca,
+    scheduler, service_accounts, stateful_set, volumes as binding,
 };
 
 /// Workers of the controllers that have little to do.
@@ -56,9 +57,11 @@ pub fn run(
     let mut sets = informer();
     let mut deployments = informer();
     let mut stateful = informer();
+    let mut daemons = informer();
     let mut revisions = informer();
     let mut claims = informer();
     let mut volumes = informer();
+    let mut classes = informer();
     let mut jobs = informer();
     let mut cron_jobs = informer();
     let mut services = informer();
@@ -90,6 +93,13 @@ pub fn run(
     let controller = stateful_set::Controller::new(own, told, now, all, &queue);
     work!(house, "statefulset", workers, queue, controller, [stateful, pods, claims, revisions]);
 
+    let mut nodes = informer();
+    let (queue, own) = (Arc::default(), rest("daemon-set-controller"));
+    let told = voice("daemonset-controller", &own);
+    let (all, now) = ((&mut daemons, &mut pods, &mut nodes), clock.clone());
+    let controller = daemon_set::Controller::new(own, told, now, all, &queue);
+    work!(house, "daemonset", FEW, queue, controller, [daemons, pods, nodes]);
+
     let (queue, own) = (Arc::default(), rest("job-controller"));
     let told = voice("job-controller", &own);
     let controller = job::Controller::new(own.clone(), told, clock.clone(), &mut jobs, &mut pods, &queue);
@@ -115,6 +125,23 @@ pub fn run(
     let (queue, own) = (Arc::default(), rest("pv-protection-controller"));
     let controller = protection::Volumes::new(own, &mut volumes, &queue);
     work!(house, "pv-protection", FEW, queue, controller, [volumes]);
+
+    let (queue, own) = (Arc::default(), rest("ephemeral-volume-controller"));
+    let told = voice("ephemeral_volume", &own);
+    let controller = ephemeral::Controller::new(own, told, &mut pods, &mut claims, &queue);
+    work!(house, "ephemeral-volume", FEW, queue, controller, [pods, claims]);
+
+    let (queue, own) = (Arc::default(), rest("persistent-volume-binder"));
+    let told = voice("persistentvolume-controller", &own);
+    let voices = (told.clone(), voice("volume_expand", &rest("expand-controller")));
+    let all = (&mut claims, &mut volumes, &mut classes, &mut pods);
+    let controller = binding::Claims::new(own.clone(), voices, all, &queue);
+    let claim_keys = queue.clone();
+    work!(house, "persistentvolume-claims", FEW, queue, controller, [claims, volumes, classes, pods]);
+
+    let queue = Arc::default();
+    let controller = binding::Volumes::new(own, told, &mut claims, &mut volumes, (&queue, &claim_keys));
+    work!(house, "persistentvolume-volumes", FEW, queue, controller, [claims, volumes]);
 
     let queue = Arc::default();
     let own = rest("endpoint-controller");
@@ -144,13 +171,20 @@ pub fn run(
         work!(house, "root-ca-certificate-publisher", FEW, queue, controller, [spaces, maps]);
     }
 
-    let mut nodes = informer();
     if scheduler {
         let (queue, own) = (Arc::default(), rest(SCHEDULER));
         let told = voice(scheduler::NAME, &own);
-        let (all, now) = ((&mut pods, &mut nodes, &mut spaces), clock.clone());
+        let storage = (&mut claims, &mut volumes, &mut classes);
+        let (all, now) = (((&mut pods, &mut nodes, &mut spaces), storage), clock.clone());
         let controller = scheduler::Controller::new(own, told, now, all, &queue);
-        work!(house, "scheduler", workers, queue, controller, [pods, nodes, spaces]);
+        work!(
+            house,
+            "scheduler",
+            workers,
+            queue,
+            controller,
+            [pods, nodes, spaces, claims, volumes, classes]
+        );
     }
 
     let queue = Arc::default();
@@ -180,15 +214,15 @@ pub fn run(
     });
 
     house.watch(&watcher, &feed, pods);
-    if scheduler {
-        house.watch(&watcher, &feed, nodes);
-    }
+    house.watch(&watcher, &feed, nodes);
+    house.watch(&watcher, &feed, daemons);
     house.watch(&watcher, &feed, sets);
     house.watch(&watcher, &feed, deployments);
     house.watch(&watcher, &feed, stateful);
     house.watch(&watcher, &feed, revisions);
     house.watch(&watcher, &feed, claims);
     house.watch(&watcher, &feed, volumes);
+    house.watch(&watcher, &feed, classes);
     house.watch(&watcher, &feed, jobs);
     house.watch(&watcher, &feed, cron_jobs);
     house.watch(&watcher, &feed, services);

@@ -20,6 +20,7 @@ use crate::machinery::rest::{Error, Propagation, Rest, json_bytes};
 use crate::objects::job::{CronJob, CronJobStatus, Job, Reference};
 use crate::objects::meta::{Meta, OwnerReference};
 use crate::objects::resource::Key;
+use crate::own;
 use plan::{View, plan};
 
 /// The annotation that says for which time a Job was started.
@@ -61,8 +62,8 @@ impl Controller {
         let keys = queue.clone();
         jobs.on_change(move |change| {
             for job in change.both() {
-                if let Some(owner) = job.metadata.controller().filter(|owner| &*owner.kind == "CronJob") {
-                    keys.add(Key::new(job.metadata.namespace.clone(), &*owner.name));
+                if let Some(owner) = own::owner_of::<CronJob>(&job.metadata) {
+                    keys.add(owner);
                 }
             }
         });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::Clock;
-use crate::claim::{self, Claim, claim};
+use crate::claim::claim;
 use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
 use crate::machinery::cache::{Cache, Kind, Progress};
 use crate::machinery::informer::Informer;
@@ -24,6 +24,7 @@ use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::template::HASH_LABEL;
 use crate::objects::workload::{Deployment, DeploymentStatus, ReplicaSet};
+use crate::own;
 use crate::replica_set::whole_seconds;
 use plan::{Action, Plan, View, plan};
 use status::{PROGRESSING, has_deadline, new_condition, set_condition};
@@ -48,28 +49,7 @@ impl Controller {
         (deployments, sets, pods): (&mut Informer<Deployment>, &mut Informer<ReplicaSet>, &mut Informer<Pod>),
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let keys = queue.clone();
-        deployments.on_change(move |change| {
-            if let Some(deployment) = change.latest() {
-                keys.add(deployment.metadata.key());
-            }
-        });
-        let (keys, known) = (queue.clone(), deployments.cache.clone());
-        sets.on_change(move |change| {
-            for set in change.both() {
-                match set.metadata.controller() {
-                    Some(owner) => keys.add(Key::new(set.metadata.namespace.clone(), &*owner.name)),
-                    None if change.after.is_some() && !set.metadata.labels.is_empty() => {
-                        let selecting = known.in_namespace(&set.metadata.namespace, |deployment| {
-                            let selector = &deployment.spec.selector;
-                            !selector.is_empty() && selector.matches(&set.metadata.labels)
-                        });
-                        selecting.iter().for_each(|deployment| keys.add(deployment.metadata.key()));
-                    }
-                    None => {}
-                }
-            }
-        });
+        own::follow(deployments, sets, queue);
         // The last old pod that goes lets a Deployment that recreates go on.
         let (keys, known, owners) = (queue.clone(), deployments.cache.clone(), sets.cache.clone());
         pods.on_change(move |change| {
@@ -141,37 +121,8 @@ impl Controller {
         let candidates = self.sets.controlled_by(&deployment.metadata.uid).into_iter();
         let orphans = self.sets.orphans(&deployment.metadata.namespace);
         let claimed = claim(&deployment.metadata, &deployment.spec.selector, candidates.chain(orphans));
-        let Claim { mut own, adopt, release } = claimed;
-        for set in release {
-            let patch = claim::release(&deployment.metadata.uid, &set.metadata.uid);
-            self.patch_claim(key, &set, &patch).await?;
-        }
-        if !adopt.is_empty() {
-            let live = self.rest.metadata(Deployment::resource(), key).await?;
-            if live.uid != deployment.metadata.uid || live.deleting() {
-                return Err(Error::Undecided("it is being deleted and takes no ReplicaSets".into()));
-            }
-        }
-        for set in adopt {
-            let owner = OwnerReference::to_controller(Deployment::resource(), &deployment.metadata);
-            if self.patch_claim(key, &set, &claim::adoption(owner, &set.metadata.uid)).await? {
-                own.push(set);
-            }
-        }
-        Ok(own)
-    }
-
-    /// Says whether the set is still the one it was.
-    async fn patch_claim(&self, key: &Key, set: &ReplicaSet, patch: &Value) -> Result<bool, Error> {
-        let at = set.metadata.key();
-        match self.rest.patch(ReplicaSet::resource(), &at, PatchType::Strategic, patch).await {
-            Ok(written) => {
-                self.note_set(key, written.version());
-                Ok(true)
-            }
-            Err(error) if error.not_found() || error.code() == Some(422) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let written = |version| self.note_set(key, version);
+        Ok(own::carry_out(&self.rest, deployment, claimed, None, written).await?.all())
     }
 
     /// Whether pods of other templates are still there.

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use super::bounds::{max_surge, max_unavailable, new_size, rolling, share};
 use super::revision::{self, DESIRED, MAXIMUM, REVISION, hand_down};
 use super::status::{self, PROGRESSING, complete, has_deadline, new_condition, set_condition};
+use crate::objects::condition::{Condition, condition};
 use crate::objects::meta::Pairs;
-use crate::objects::workload::{Condition, Deployment, DeploymentStatus, ReplicaSet, condition};
+use crate::objects::workload::{Deployment, DeploymentStatus, ReplicaSet};
 use crate::replica_set::whole_seconds;
 
 /// What is known when a Deployment is decided on.

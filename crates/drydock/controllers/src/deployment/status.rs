@@ -7,7 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::bounds::max_unavailable;
 use super::plan::Sets;
-use crate::objects::workload::{Condition, Deployment, DeploymentStatus, condition};
+use crate::objects::condition::{Condition, condition};
+use crate::objects::workload::{Deployment, DeploymentStatus};
 
 /// Condition types and reasons, as Kubernetes names them.
 pub const PROGRESSING: &str = "Progressing";
@@ -32,14 +33,7 @@ pub fn complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
 
 /// A new condition.
 pub fn new_condition(r#type: &str, status: &str, reason: &str, message: String, now: Timestamp) -> Condition {
-    Condition {
-        r#type: r#type.into(),
-        status: status.into(),
-        last_update_time: Some(now),
-        last_transition_time: Some(now),
-        reason: reason.into(),
-        message: message.into(),
-    }
+    Condition { last_update_time: Some(now), ..Condition::new(r#type, status, reason, message, now) }
 }
 
 /// Puts a condition in, unless one of its type says the same for the same reason. Its transition time stays

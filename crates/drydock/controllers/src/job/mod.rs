@@ -18,17 +18,19 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::Clock;
-use crate::claim::{self, Claim, claim};
+use crate::claim::claim;
 use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
 use crate::machinery::cache::{Cache, Kind, Progress};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, PatchType, Rest, json_bytes};
-use crate::objects::job::{Job, JobCondition, JobStatus};
+use crate::objects::condition::Condition;
+use crate::objects::job::{Job, JobStatus};
 use crate::objects::meta::{Meta, OwnerReference};
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
+use crate::own::{self, Own};
 use failure::Failures;
 use plan::{NewPod, TRACKING, View, Work};
 use track::Done;
@@ -51,12 +53,6 @@ pub struct Controller {
     failures: Mutex<HashMap<Key, Failures>>,
 }
 
-fn owner_key(pod: &Pod) -> Option<Key> {
-    let owner = pod.metadata.controller()?;
-    let ours = &*owner.kind == "Job" && owner.group() == "batch";
-    ours.then(|| Key::new(pod.metadata.namespace.clone(), &*owner.name))
-}
-
 impl Controller {
     /// The controller, listening to these informers.
     pub fn new(
@@ -67,25 +63,7 @@ impl Controller {
         pods: &mut Informer<Pod>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let keys = queue.clone();
-        jobs.on_change(move |change| {
-            if let Some(job) = change.latest() {
-                keys.add(job.metadata.key());
-            }
-        });
-        let (keys, known) = (queue.clone(), jobs.cache.clone());
-        pods.on_change(move |change| {
-            for pod in change.both() {
-                if let Some(key) = owner_key(pod) {
-                    keys.add(key);
-                } else if pod.metadata.controller().is_none() && change.after.is_some() {
-                    let selecting = known.in_namespace(&pod.metadata.namespace, |job| {
-                        !job.spec.selector.is_empty() && job.spec.selector.matches(&pod.metadata.labels)
-                    });
-                    selecting.iter().for_each(|job| keys.add(job.metadata.key()));
-                }
-            }
-        });
+        own::follow(jobs, pods, queue);
         Self {
             rest,
             recorder,
@@ -147,43 +125,15 @@ impl Controller {
     async fn gather(&self, job: &Job) -> Result<Vec<Arc<Pod>>, Error> {
         let candidates = self.pods.controlled_by(&job.metadata.uid).into_iter();
         let orphans = self.pods.orphans(&job.metadata.namespace);
-        let Claim { mut own, adopt, release } =
-            claim(&job.metadata, &job.spec.selector, candidates.chain(orphans));
-        for pod in release {
-            let mut patch = claim::release(&job.metadata.uid, &pod.metadata.uid);
-            patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([TRACKING]);
-            self.patch(job, &pod, &patch).await?;
-        }
-        if !adopt.is_empty() {
-            // The cache may not know yet that the Job is being deleted; what it took now would be lost.
-            let live = self.rest.metadata(Job::resource(), &job.metadata.key()).await?;
-            if live.uid != job.metadata.uid || live.deleting() {
-                return Err(Error::Undecided("it is being deleted and takes no pods".into()));
-            }
-        }
-        for pod in adopt {
-            let owner = OwnerReference::to_controller(Job::resource(), &job.metadata);
-            let mut patch = claim::adoption(owner, &pod.metadata.uid);
-            patch["metadata"]["finalizers"] = json!([TRACKING]);
-            if self.patch(job, &pod, &patch).await? {
-                let mut taken = (*pod).clone();
-                taken.metadata.finalizers.push(TRACKING.into());
-                own.push(Arc::new(taken));
-            }
-        }
-        Ok(own)
-    }
-
-    /// Says whether the pod is still the one it was.
-    async fn patch(&self, job: &Job, pod: &Pod, patch: &Value) -> Result<bool, Error> {
-        match self.rest.patch(Pod::resource(), &pod.metadata.key(), PatchType::Strategic, patch).await {
-            Ok(written) => {
-                self.note_pod(job, written.version());
-                Ok(true)
-            }
-            Err(error) if error.not_found() || error.conflict() || error.code() == Some(422) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let claim = claim(&job.metadata, &job.spec.selector, candidates.chain(orphans));
+        let written = |version| self.note_pod(job, version);
+        let Own { mut old, taken } = own::carry_out(&self.rest, job, claim, Some(TRACKING), written).await?;
+        old.extend(taken.into_iter().map(|pod| {
+            let mut marked = (*pod).clone();
+            marked.metadata.finalizers.push(TRACKING.into());
+            Arc::new(marked)
+        }));
+        Ok(old)
     }
 
     async fn carry_out(&self, job: &Job, work: &Work) -> (Done, Result<(), Error>) {
@@ -284,7 +234,7 @@ impl Controller {
         Ok(written)
     }
 
-    fn tell_end(&self, job: &Job, status: &JobStatus, end: &JobCondition) {
+    fn tell_end(&self, job: &Job, status: &JobStatus, end: &Condition) {
         if &*end.r#type == "Complete" {
             if job.spec.completions.is_some_and(|completions| status.succeeded > completions) {
                 let message = "Too many succeeded pods running after completion count reached";
@@ -428,8 +378,7 @@ fn is_orphan(pod: &Pod, jobs: &Cache<Job>) -> bool {
             .in_namespace(&pod.metadata.namespace, |job| job.spec.selector.matches(&pod.metadata.labels))
             .iter()
             .any(|job| !job.metadata.deleting()),
-        Some(owner) => {
-            owner_key(pod).is_some_and(|key| jobs.get(&key).is_none_or(|job| job.metadata.uid != owner.uid))
-        }
+        Some(owner) => own::owner_of::<Job>(&pod.metadata)
+            .is_some_and(|key| jobs.get(&key).is_none_or(|job| job.metadata.uid != owner.uid)),
     }
 }

@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::failure::{Failures, failed, finished_at, meaning};
 use super::indexes::Indexes;
-use crate::objects::job::{FailureAction, Job, JobCondition, JobStatus, SuccessPolicy};
+use crate::objects::condition::Condition;
+use crate::objects::job::{FailureAction, Job, JobStatus, SuccessPolicy};
 use crate::objects::pod::{Phase, Pod};
 use crate::replica_set::whole_seconds;
 
@@ -70,7 +71,7 @@ pub struct Assessment {
     /// What to do.
     pub work: Work,
     /// How the Job ends, if it does.
-    pub verdict: Option<JobCondition>,
+    pub verdict: Option<Condition>,
     /// The failures since the last success.
     pub failures: Failures,
     /// When to look again because a time passes.
@@ -93,19 +94,12 @@ pub fn index(pod: &Pod) -> Option<i32> {
 }
 
 /// A new condition.
-pub fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> JobCondition {
-    JobCondition {
-        r#type: kind.into(),
-        status: status.into(),
-        last_probe_time: Some(now),
-        last_transition_time: Some(now),
-        reason: reason.into(),
-        message: message.into(),
-    }
+pub fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Condition {
+    Condition { last_probe_time: Some(now), ..Condition::new(kind, status, reason, message, now) }
 }
 
 /// The condition of this type, where it is true.
-pub fn holds<'a>(status: &'a JobStatus, kind: &str) -> Option<&'a JobCondition> {
+pub fn holds<'a>(status: &'a JobStatus, kind: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|one| &*one.r#type == kind && &*one.status == "True")
 }
 
@@ -206,9 +200,9 @@ pub fn assess(view: &View<'_>) -> Assessment {
 fn assess_indexes(
     view: &View<'_>,
     assessment: &mut Assessment,
-    verdict: Option<JobCondition>,
+    verdict: Option<Condition>,
     now: Timestamp,
-) -> Option<JobCondition> {
+) -> Option<Condition> {
     let (job, completions) = (view.job, view.completions());
     let spec = &job.spec;
     let indexes = |sort: &dyn Fn(&Pod) -> bool| -> Vec<i32> {

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use super::failure::{failed, meaning};
 use super::indexes::Indexes;
 use super::plan::{Assessment, TRACKING, View, condition, count, holds, index};
-use crate::objects::job::{JobCondition, JobStatus, Uncounted};
+use crate::objects::condition::Condition;
+use crate::objects::job::{JobStatus, Uncounted};
 use crate::objects::pod::{Phase, Pod};
 use crate::replica_set::whole_seconds;
 
@@ -40,13 +41,13 @@ pub struct Tracked {
     /// Pods to be let go once that is said.
     pub release: Vec<Arc<Pod>>,
     /// How the Job ended, once they are.
-    pub end: Option<JobCondition>,
+    pub end: Option<Condition>,
     /// `true` when it was just held, `false` when it just goes on.
     pub held: Option<bool>,
 }
 
 /// Puts a condition in, unless it is there; says whether it was not. One that never was is not said to be false.
-fn ensure(status: &mut JobStatus, new: JobCondition) -> bool {
+fn ensure(status: &mut JobStatus, new: Condition) -> bool {
     match status.conditions.iter_mut().find(|one| one.r#type == new.r#type) {
         Some(held)
             if held.status == new.status && held.reason == new.reason && held.message == new.message =>
@@ -125,7 +126,7 @@ pub fn track(view: &View<'_>, assessment: &Assessment, done: Done) -> Tracked {
 fn count_pods(
     view: &View<'_>,
     assessment: &Assessment,
-    verdict: Option<&JobCondition>,
+    verdict: Option<&Condition>,
     status: &mut JobStatus,
 ) -> (Vec<Arc<Pod>>, bool) {
     let job = view.job;
@@ -188,11 +189,7 @@ fn clean(status: &mut JobStatus, left: &HashSet<Box<str>>) {
 }
 
 /// What to say once pods were let go, of which these are left; and whether the Job is over with that.
-pub fn settle(
-    tracked: &Tracked,
-    left: &HashSet<Box<str>>,
-    now: Timestamp,
-) -> (JobStatus, Option<JobCondition>) {
+pub fn settle(tracked: &Tracked, left: &HashSet<Box<str>>, now: Timestamp) -> (JobStatus, Option<Condition>) {
     let mut status = tracked.status.clone();
     clean(&mut status, left);
     let waiting = status.uncounted_terminated_pods.as_ref();
@@ -201,7 +198,7 @@ pub fn settle(
         return (status, None);
     };
     let now = whole_seconds(now);
-    let end = JobCondition { last_probe_time: Some(now), last_transition_time: Some(now), ..end };
+    let end = Condition { last_probe_time: Some(now), last_transition_time: Some(now), ..end };
     ensure(&mut status, end.clone());
     if &*end.r#type == "Complete" {
         status.completion_time = Some(now);

@@ -23,8 +23,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Change, Object};
+use super::queue::Queue;
 use super::rest::{Error, List, METADATA_LIST, METADATA_ONLY};
-use crate::objects::resource::Resource;
+use crate::objects::resource::{Key, Resource};
 use crate::objects::service::Bare;
 
 /// Called on each change.
@@ -77,6 +78,16 @@ impl<T: Object> Informer<T> {
     /// Has `handler` called on each change.
     pub fn on_change(&mut self, handler: impl Fn(&Change<'_, T>) + Send + Sync + 'static) {
         self.handlers.push(Box::new(handler));
+    }
+
+    /// Queues each object that comes, changes or goes.
+    pub fn queue_each(&mut self, queue: &Arc<Queue<Key>>) {
+        let keys = queue.clone();
+        self.on_change(move |change| {
+            if let Some(object) = change.latest() {
+                keys.add(object.meta().key());
+            }
+        });
     }
 
     /// Follows the kind until told to stop.

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::meta::{Meta, Pairs, nullable};
+use super::condition::Condition;
+use super::meta::{Meta, Pairs, is_zero, nullable};
 use super::selector::LabelSelector;
 use super::template::Template;
 
@@ -145,7 +146,7 @@ impl Job {
     }
 
     /// How it ended: the condition `Complete` or `Failed`.
-    pub fn ended(&self) -> Option<&JobCondition> {
+    pub fn ended(&self) -> Option<&Condition> {
         self.status
             .conditions
             .iter()
@@ -159,7 +160,7 @@ impl Job {
 pub struct JobStatus {
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
-    pub conditions: Vec<JobCondition>,
+    pub conditions: Vec<Condition>,
     /// Since when it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,
@@ -192,10 +193,6 @@ pub struct JobStatus {
     pub ready: Option<i32>,
 }
 
-fn is_zero(number: &i32) -> bool {
-    *number == 0
-}
-
 /// Pods that are over and not yet among the counts, by their uids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -206,28 +203,6 @@ pub struct Uncounted {
     /// Those that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub failed: Vec<Box<str>>,
-}
-
-/// A condition of a Job.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct JobCondition {
-    /// What it is about.
-    pub r#type: Box<str>,
-    /// `True`, `False` or `Unknown`.
-    pub status: Box<str>,
-    /// When it was last looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_probe_time: Option<Timestamp>,
-    /// When its status changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Timestamp>,
-    /// Why, in one word.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: Box<str>,
-    /// Why, in a sentence.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub message: Box<str>,
 }
 
 /// A CronJob.

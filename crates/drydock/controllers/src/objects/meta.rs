@@ -56,8 +56,9 @@ pub struct Meta {
     pub finalizers: Vec<Box<str>>,
 }
 
-fn is_zero(number: &i64) -> bool {
-    *number == 0
+/// Whether a number is one that is not written.
+pub fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 fn text<S: Serializer>(text: &Arc<str>, out: S) -> Result<S::Ok, S::Error> {

@@ -1,6 +1,8 @@
 //! The objects as the controllers see them: only the fields a decision looks at, and whatever must go back
 //! to the server unharmed. A cached pod is a tenth of its JSON; a pod template stays the text it came as.
 
+pub mod condition;
+pub mod daemon;
 pub mod job;
 pub mod meta;
 pub mod node;
@@ -11,12 +13,15 @@ pub mod resource;
 pub mod selector;
 pub mod service;
 pub mod stateful;
+pub mod storage;
 pub mod template;
 pub mod workload;
 
 use crate::machinery::cache::{Kind, Object};
+use crate::own::Owner;
 use meta::Meta;
 use resource::Resource;
+use selector::LabelSelector;
 
 macro_rules! kinds {
     ($($type:ty, $by_controller:literal, [$($resource:literal),*];)*) => {
@@ -47,9 +52,11 @@ kinds! {
     workload::Deployment, false, ["apps", "v1", "Deployment", "deployments", true];
     workload::ReplicaSet, true, ["apps", "v1", "ReplicaSet", "replicasets", true];
     stateful::StatefulSet, false, ["apps", "v1", "StatefulSet", "statefulsets", true];
+    daemon::DaemonSet, false, ["apps", "v1", "DaemonSet", "daemonsets", true];
     stateful::Revision, true, ["apps", "v1", "ControllerRevision", "controllerrevisions", true];
-    stateful::Claim, false, ["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true];
-    stateful::Volume, false, ["", "v1", "PersistentVolume", "persistentvolumes", false];
+    storage::Claim, false, ["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true];
+    storage::Volume, false, ["", "v1", "PersistentVolume", "persistentvolumes", false];
+    storage::Class, false, ["storage.k8s.io", "v1", "StorageClass", "storageclasses", false];
     job::Job, true, ["batch", "v1", "Job", "jobs", true];
     job::CronJob, false, ["batch", "v1", "CronJob", "cronjobs", true];
     workload::Budget, false, ["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true];
@@ -62,6 +69,18 @@ kinds! {
     service::ClusterRole, false, ["rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false];
     service::Definition, false, ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false];
 }
+
+macro_rules! owners {
+    ($($type:ty),*) => {
+        $(impl Owner for $type {
+            fn selector(&self) -> &LabelSelector {
+                &self.spec.selector
+            }
+        })*
+    };
+}
+
+owners!(workload::Deployment, workload::ReplicaSet, stateful::StatefulSet, daemon::DaemonSet, job::Job);
 
 impl Object for service::Bare {
     fn meta(&self) -> &Meta {

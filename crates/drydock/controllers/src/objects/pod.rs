@@ -34,6 +34,8 @@ pub struct PodSpec {
     pub subdomain: Box<str>,
     /// Volumes that are claims.
     pub claims: ClaimVolumes,
+    /// The names of volumes that are claims made for this pod alone.
+    pub ephemeral: Vec<Box<str>>,
     /// Containers.
     pub containers: Vec<Container>,
     /// Init containers; those that are restarted always are sidecars.
@@ -132,6 +134,13 @@ pub struct Ready {
 }
 
 impl Pod {
+    /// The names of all its claims, and whether each was made for it alone.
+    pub fn claims(&self) -> Vec<(String, bool)> {
+        let named = self.spec.claims.iter().map(|(_, claim)| (claim.to_string(), false));
+        let own = self.spec.ephemeral.iter().map(|volume| (format!("{}-{volume}", self.metadata.name), true));
+        named.chain(own).collect()
+    }
+
     /// Whether it has ended, well or badly.
     pub fn finished(&self) -> bool {
         matches!(self.status.phase, Phase::Succeeded | Phase::Failed)

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::condition::Condition;
 use super::meta::{Meta, Pairs, nullable};
 use super::selector::LabelSelector;
-use super::workload::{Condition, IntOrPercent};
+use super::workload::IntOrPercent;
 
 /// A Service.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -1,9 +1,9 @@
-//! StatefulSets, the revisions they remember, and the claims they make.
+//! StatefulSets and the revisions they remember.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::meta::{Meta, nullable};
+use super::meta::{Meta, is_zero, nullable};
 use super::selector::LabelSelector;
 use super::template::Template;
 
@@ -156,10 +156,6 @@ pub struct StatefulSetStatus {
     pub available_replicas: i32,
 }
 
-fn is_zero(number: &i32) -> bool {
-    *number == 0
-}
-
 fn is_zero_generation(number: &i64) -> bool {
     *number == 0
 }
@@ -191,33 +187,6 @@ fn template_of<'de, D: Deserializer<'de>>(input: D) -> Result<Template, D::Error
     // Another controller's revision may hold anything.
     let data = Value::deserialize(input)?;
     Ok(serde_json::from_value::<Data>(data).unwrap_or_default().spec.template)
-}
-
-/// A PersistentVolumeClaim, as far as controllers look at it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Claim {
-    /// Metadata.
-    pub metadata: Meta,
-}
-
-/// A PersistentVolume, as far as its protection looks at it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Volume {
-    /// Metadata.
-    pub metadata: Meta,
-    /// What is.
-    #[serde(deserialize_with = "nullable")]
-    pub status: VolumeStatus,
-}
-
-/// `status` of a PersistentVolume.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct VolumeStatus {
-    /// `Bound` while a claim has it.
-    pub phase: Box<str>,
 }
 
 #[cfg(test)]

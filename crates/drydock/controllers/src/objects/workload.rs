@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::meta::{Meta, nullable};
+use super::condition::Condition;
+use super::meta::{Meta, is_zero, nullable};
 use super::selector::LabelSelector;
 use super::template::Template;
 
@@ -36,14 +37,6 @@ impl IntOrPercent {
 
 fn one() -> i32 {
     1
-}
-
-fn is_zero(number: &i32) -> bool {
-    *number == 0
-}
-
-fn is_zero_generation(number: &i64) -> bool {
-    *number == 0
 }
 
 /// A Deployment.
@@ -108,7 +101,7 @@ pub struct RollingUpdate {
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
     /// The generation this status is about.
-    #[serde(skip_serializing_if = "is_zero_generation")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// Pods there are.
     #[serde(skip_serializing_if = "is_zero")]
@@ -134,33 +127,6 @@ pub struct DeploymentStatus {
     /// How many hashes were found taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
-}
-
-/// A condition of a Deployment, a ReplicaSet or a Namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Condition {
-    /// What it is about.
-    pub r#type: Box<str>,
-    /// `True`, `False` or `Unknown`.
-    pub status: Box<str>,
-    /// When it was last looked at and changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_update_time: Option<Timestamp>,
-    /// When its status changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Timestamp>,
-    /// Why, in one word.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: Box<str>,
-    /// Why, in a sentence.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub message: Box<str>,
-}
-
-/// The condition of this type.
-pub fn condition<'a>(conditions: &'a [Condition], r#type: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| &*condition.r#type == r#type)
 }
 
 /// A ReplicaSet.
@@ -210,7 +176,7 @@ pub struct ReplicaSetStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
     /// The generation this status is about.
-    #[serde(skip_serializing_if = "is_zero_generation")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
@@ -247,7 +213,7 @@ pub struct BudgetSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetStatus {
     /// The generation this status is about.
-    #[serde(skip_serializing_if = "is_zero_generation")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// Pods whose eviction was granted and that are not gone yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "nullable")]
@@ -274,7 +240,7 @@ pub struct BudgetCondition {
     /// `True`, `False` or `Unknown`.
     pub status: Box<str>,
     /// The generation it is about.
-    #[serde(skip_serializing_if = "is_zero_generation")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// When its status changed.
     pub last_transition_time: Option<Timestamp>,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::claims::Storage;
 use crate::objects::meta::Pairs;
 use crate::objects::node::Node;
 use crate::objects::placement::{Amounts, Placement, PodTerm};
@@ -43,6 +44,8 @@ pub struct Cluster {
     pub places: Vec<Place>,
     /// The labels of the namespaces.
     pub namespaces: BTreeMap<Arc<str>, Pairs>,
+    /// What claims are bound by.
+    pub storage: Storage,
 }
 
 impl Cluster {
@@ -51,6 +54,7 @@ impl Cluster {
         nodes: Vec<Arc<Node>>,
         pods: impl IntoIterator<Item = (Arc<Pod>, Arc<str>)>,
         namespaces: BTreeMap<Arc<str>, Pairs>,
+        storage: Storage,
     ) -> Self {
         let mut places: Vec<Place> = nodes
             .into_iter()
@@ -69,7 +73,7 @@ impl Cluster {
                 place.pods.push(pod);
             }
         }
-        Self { places, namespaces }
+        Self { places, namespaces, storage }
     }
 
     /// All pods, each with the place it is at.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::claims::{Claims, Step};
 use super::cluster::{Cluster, Place, placement};
 use super::near::Nearness;
 use super::score;
@@ -17,10 +18,12 @@ use crate::objects::pod::Pod;
 use crate::objects::selector::includes;
 
 /// What becomes of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Decision {
     /// It goes to this node.
     Bind(Arc<str>),
+    /// It will go to this node once this is done for its claims.
+    Prepare(Arc<str>, Vec<Step>),
     /// It has to wait, for this reason.
     Wait(String),
 }
@@ -51,22 +54,44 @@ pub fn decide(pod: &Pod, cluster: &Cluster) -> Decision {
     if cluster.places.is_empty() {
         return Decision::Wait("no nodes available to schedule pods".into());
     }
+    let claims = match Claims::of(pod, cluster) {
+        Ok(claims) => claims,
+        // The end is that of a part of Kubernetes that is asked nothing then, and says so.
+        Err(why) => {
+            return Decision::Wait(format!(
+                "0/{} nodes are available: {why}. not found",
+                cluster.places.len()
+            ));
+        }
+    };
     let (near, spread) = (Nearness::of(pod, cluster), Spread::of(pod, cluster));
     let mut fitting = Vec::new();
     let mut rejections = Vec::new();
     for place in &cluster.places {
-        match check(pod, place, &near, &spread) {
+        match check(pod, place, &claims, &near, &spread) {
             Ok(()) => fitting.push(place),
             Err(rejection) => rejections.push(rejection),
         }
     }
     match score::best(pod, &fitting, &near, &spread) {
-        Some(place) => Decision::Bind(place.node.metadata.name.clone()),
+        Some(place) => {
+            let node = &place.node.metadata;
+            match claims.steps(node).unwrap_or_default() {
+                steps if steps.is_empty() => Decision::Bind(node.name.clone()),
+                steps => Decision::Prepare(node.name.clone(), steps),
+            }
+        }
         None => Decision::Wait(explain(&rejections)),
     }
 }
 
-fn check(pod: &Pod, place: &Place, near: &Nearness<'_>, spread: &Spread<'_>) -> Result<(), Rejection> {
+fn check(
+    pod: &Pod,
+    place: &Place,
+    claims: &Claims<'_>,
+    near: &Nearness<'_>,
+    spread: &Spread<'_>,
+) -> Result<(), Rejection> {
     if place.node.spec.unschedulable && !tolerates_unschedulable(pod) {
         return Err(Rejection::hopeless("node(s) were unschedulable"));
     }
@@ -80,6 +105,7 @@ fn check(pod: &Pod, place: &Place, near: &Nearness<'_>, spread: &Spread<'_>) -> 
         return Err(Rejection::for_now("node(s) didn't have free ports for the requested pod ports"));
     }
     enough(pod, place)?;
+    claims.check(place)?;
     spread.check(place)?;
     near.check(place)
 }

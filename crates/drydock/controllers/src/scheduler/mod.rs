@@ -9,8 +9,9 @@
 //!   them already: a node is never given more than it has. Bindings are then written side by side.
 //!
 //! # Deliberately absent
-//! Preemption, priorities, volumes' topology, claims for devices.
+//! Preemption, priorities, zones and limits of volumes, claims for devices.
 
+mod claims;
 mod cluster;
 mod decide;
 mod near;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Clock;
 use crate::machinery::cache::{Cache, Kind};
@@ -36,6 +37,9 @@ use crate::objects::node::Node;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::service::Namespace;
+use crate::objects::storage::{Claim, Class, Volume};
+use crate::volumes::{SELECTED_NODE, edit, give};
+use claims::{Step, Storage};
 use cluster::{Cluster, placement};
 use decide::{Decision, decide};
 
@@ -60,8 +64,17 @@ pub struct Controller {
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
     namespaces: Arc<Cache<Namespace>>,
+    claims: Arc<Cache<Claim>>,
+    volumes: Arc<Cache<Volume>>,
+    classes: Arc<Cache<Class>>,
     assumed: Arc<Assumed>,
 }
+
+/// What the scheduler listens to: pods, nodes and namespaces, and what claims are bound by.
+type Informers<'a> = (
+    (&'a mut Informer<Pod>, &'a mut Informer<Node>, &'a mut Informer<Namespace>),
+    (&'a mut Informer<Claim>, &'a mut Informer<Volume>, &'a mut Informer<Class>),
+);
 
 impl Controller {
     /// The controller, listening to these informers.
@@ -69,7 +82,7 @@ impl Controller {
         rest: Rest,
         recorder: Recorder,
         clock: Clock,
-        (pods, nodes, namespaces): (&mut Informer<Pod>, &mut Informer<Node>, &mut Informer<Namespace>),
+        ((pods, nodes, namespaces), (claims, volumes, classes)): Informers<'_>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
         let assumed = Arc::<Assumed>::default();
@@ -104,10 +117,27 @@ impl Controller {
                 wake(&all, &keys, |_| true);
             }
         });
+        let (all, keys) = (pods.cache.clone(), queue.clone());
+        claims.on_change(move |change| {
+            let Some(claim) = change.latest() else { return };
+            let meta = &claim.metadata;
+            let uses = |pod: &Pod| {
+                pod.metadata.namespace == meta.namespace
+                    && pod.claims().iter().any(|(name, _)| **name == *meta.name)
+            };
+            wake(&all, &keys, uses);
+        });
+        let (all, keys) = (pods.cache.clone(), queue.clone());
+        volumes.on_change(move |_| wake(&all, &keys, |pod| !pod.claims().is_empty()));
+        let (all, keys) = (pods.cache.clone(), queue.clone());
+        classes.on_change(move |_| wake(&all, &keys, |pod| !pod.claims().is_empty()));
         Self {
             rest,
             recorder,
             clock,
+            claims: claims.cache.clone(),
+            volumes: volumes.cache.clone(),
+            classes: classes.cache.clone(),
             pods: pods.cache.clone(),
             nodes: nodes.cache.clone(),
             namespaces: namespaces.cache.clone(),
@@ -127,6 +157,15 @@ impl Controller {
                 match bound {
                     Err(error) if error.not_found() => {}
                     other => other?,
+                }
+            }
+            Decision::Prepare(node, steps) => {
+                for step in steps {
+                    match self.prepare(&node, step).await {
+                        // Somebody else changed it, or took it: that is seen, and decided on anew.
+                        Err(error) if error.not_found() || error.conflict() => break,
+                        other => other?,
+                    }
                 }
             }
             Decision::Wait(why) => self.tell(&pod, &why).await?,
@@ -150,12 +189,43 @@ impl Controller {
         let namespaces = self.namespaces.all(|_| true).into_iter();
         let namespaces = namespaces.map(|one| (one.metadata.name.clone(), one.metadata.labels.clone()));
         let everything: Vec<_> = placed.chain(assumed.values().cloned()).collect();
-        let cluster = Cluster::new(self.nodes.all(|_| true), everything, namespaces.collect());
+        // Nobody pays for claims who has none.
+        let storage = if pod.claims().is_empty() { Storage::default() } else { self.storage(&key.namespace) };
+        let cluster = Cluster::new(self.nodes.all(|_| true), everything, namespaces.collect(), storage);
         let decision = decide(&pod, &cluster);
         if let Decision::Bind(node) = &decision {
             assumed.insert(pod.metadata.uid.clone(), (pod.clone(), node.clone()));
         }
         Some((pod, decision))
+    }
+
+    /// The claims of a namespace, and what they are bound by.
+    fn storage(&self, namespace: &Arc<str>) -> Storage {
+        let claims = self.claims.in_namespace(namespace, |_| true).into_iter();
+        let classes = self.classes.all(|_| true).into_iter();
+        Storage {
+            claims: claims.map(|claim| (claim.metadata.key(), claim)).collect(),
+            volumes: self.volumes.all(|_| true),
+            classes: classes.map(|class| (class.metadata.name.clone(), class)).collect(),
+        }
+    }
+
+    /// Does for a claim what must be done before its pod goes to a node.
+    async fn prepare(&self, node: &str, step: Step) -> Result<(), Error> {
+        match step {
+            Step::Wait => {}
+            Step::Bind(claim, volume) => {
+                let chosen = !volume.is_for(&claim);
+                edit::<Volume>(&self.rest, &volume.metadata, None, |volume| give(volume, &claim, chosen))
+                    .await?;
+            }
+            Step::Provision(claim) => {
+                let select =
+                    |claim: &mut Value| claim["metadata"]["annotations"][SELECTED_NODE] = json!(node);
+                edit::<Claim>(&self.rest, &claim.metadata, None, select).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn bind(&self, pod: &Arc<Pod>, node: &Arc<str>) -> Result<(), Error> {

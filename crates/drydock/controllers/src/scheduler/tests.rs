@@ -13,6 +13,11 @@ fn check(lines: &str, expected: &str) {
 
 #[track_caller]
 fn check_with(lines: &str, spec: Value, expected: &str) {
+    check_claims(lines, spec, Storage::default(), expected);
+}
+
+#[track_caller]
+fn check_claims(lines: &str, spec: Value, storage: Storage, expected: &str) {
     let (mut nodes, mut pods, mut new) = (Vec::new(), Vec::new(), None);
     for line in lines.trim().lines() {
         let mut words = line.split_whitespace();
@@ -33,9 +38,18 @@ fn check_with(lines: &str, spec: Value, expected: &str) {
     }
     let namespaces =
         ["default", "other"].map(|name| (Arc::from(name), [("name", name)].into_iter().collect()));
-    let cluster = Cluster::new(nodes, pods, namespaces.into());
+    let cluster = Cluster::new(nodes, pods, namespaces.into(), storage);
     let shown = match decide(&new.unwrap(), &cluster) {
         Decision::Bind(node) => format!("to {node}"),
+        Decision::Prepare(node, steps) => {
+            let step = |step: Step| match step {
+                Step::Bind(claim, volume) => format!("{} gets {}", claim.metadata.name, volume.metadata.name),
+                Step::Provision(claim) => format!("{} is provisioned", claim.metadata.name),
+                Step::Wait => "wait".to_owned(),
+            };
+            let steps: Vec<String> = steps.into_iter().map(step).collect();
+            format!("{} on {node}", steps.join(", "))
+        }
         Decision::Wait(why) => why,
     };
     assert_eq!(shown, expected, "{lines}");
@@ -229,4 +243,116 @@ fn spread_constraints_hold() {
          unschedulable. no new claims to deallocate, preemption: 0/2 nodes are available: 1 No preemption victims \
          found for incoming pod, 1 Preemption is not helpful for scheduling.",
     );
+}
+
+/// A claim `c`, a class `later` that waits and `by-hand` that nobody serves, and volumes.
+fn storage(claim: Value, volumes: Vec<Value>) -> Storage {
+    let mut object = json!({
+        "metadata": { "name": "c", "namespace": "default", "uid": "c", "annotations": {} },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        "status": { "phase": "Pending" },
+    });
+    for (field, value) in claim.as_object().unwrap() {
+        let place = match field.as_str() {
+            "phase" => &mut object["status"],
+            field if field.contains('/') => &mut object["metadata"]["annotations"],
+            "deletionTimestamp" => &mut object["metadata"],
+            _ => &mut object["spec"],
+        };
+        place[field] = value.clone();
+    }
+    let claim: Arc<Claim> = Arc::new(serde_json::from_value(object).unwrap());
+    let class = |name: &str, provisioner: &str| -> Arc<Class> {
+        let class = json!({
+            "metadata": { "name": name }, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer",
+        });
+        Arc::new(serde_json::from_value(class).unwrap())
+    };
+    let classes = [class("later", "x.io/disk"), class("by-hand", "kubernetes.io/no-provisioner")];
+    Storage {
+        claims: [(claim.metadata.key(), claim)].into(),
+        volumes: volumes.into_iter().map(|one| Arc::new(serde_json::from_value(one).unwrap())).collect(),
+        classes: classes.map(|class| (class.metadata.name.clone(), class)).into(),
+    }
+}
+
+fn volume_on(node: &str) -> Value {
+    let term = json!({ "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] }] });
+    json!({
+        "metadata": { "name": "v" },
+        "spec": {
+            "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [term] } },
+        },
+        "status": { "phase": "Available" },
+    })
+}
+
+#[test]
+fn a_pod_goes_where_its_claims_can_be() {
+    let spec = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] });
+    let check = |claim: Value, volumes: Vec<Value>, expected: &str| {
+        check_claims("node a\nnode b\nnew p", spec.clone(), storage(claim, volumes), expected);
+    };
+    let mut bound = json!({ "volumeName": "v", "pv.kubernetes.io/bind-completed": "yes" });
+    check(bound.clone(), vec![volume_on("b")], "wait on b");
+    bound["phase"] = json!("Bound");
+    check(bound.clone(), vec![volume_on("b")], "to b");
+    let told = |why: &str| {
+        let rest = "no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.";
+        format!("0/2 nodes are available: 2 {why}. {rest}")
+    };
+    check(
+        bound.clone(),
+        vec![volume_on("gone")],
+        &told("node(s) didn't match PersistentVolume's node affinity"),
+    );
+    let missing = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+    check(bound, Vec::new(), &told(missing));
+    check(json!({ "storageClassName": "later" }), Vec::new(), "c is provisioned on a");
+    let selected = json!({ "storageClassName": "later", "volume.kubernetes.io/selected-node": "b" });
+    check(selected, Vec::new(), "wait on b");
+    check(json!({ "storageClassName": "by-hand" }), vec![volume_on("b")], "c gets v on b");
+    let none = "node(s) didn't find available persistent volumes to bind";
+    check(json!({ "storageClassName": "by-hand" }), Vec::new(), &told(none));
+}
+
+#[test]
+fn a_pod_whose_claims_are_not_ready_waits_for_them() {
+    let spec = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] });
+    let check = |spec: &Value, claim: Value, why: &str| {
+        let expected = format!("0/1 nodes are available: {why}. not found");
+        check_claims("node a\nnew p", spec.clone(), storage(claim, Vec::new()), &expected);
+    };
+    check(&spec, json!({}), "pod has unbound immediate PersistentVolumeClaims");
+    let named = json!({ "storageClassName": "later", "volumeName": "v" });
+    check(&spec, named, "pod has unbound immediate PersistentVolumeClaims");
+    let lost = json!({ "volumeName": "v", "phase": "Lost" });
+    check(&spec, lost, "persistentvolumeclaim \"c\" bound to non-existent persistentvolume \"v\"");
+    let going = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    check(&spec, going, "persistentvolumeclaim \"c\" is being deleted");
+    let other = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "d" } }] });
+    check(&other, json!({}), "persistentvolumeclaim \"d\" not found");
+    let own = json!({ "volumes": [{ "name": "v", "ephemeral": {} }] });
+    let waits = "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-v\"";
+    check(&own, json!({}), waits);
+}
+
+#[test]
+fn a_claim_for_one_pod_is_not_for_another() {
+    let spec = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] });
+    let alone = json!({ "storageClassName": "later", "accessModes": ["ReadWriteOncePod"] });
+    check_claims("node a\nnew p", spec.clone(), storage(alone.clone(), Vec::new()), "c is provisioned on a");
+    let mut user = pod("user", &[("on", "a")], spec.clone());
+    user.metadata.namespace = "default".into();
+    let node = Arc::new(node("a", &[]));
+    let cluster = Cluster::new(
+        vec![node],
+        [(Arc::new(user), "a".into())],
+        Default::default(),
+        storage(alone, Vec::new()),
+    );
+    let Decision::Wait(why) = decide(&pod("p", &[], spec), &cluster) else { panic!("it goes somewhere") };
+    let in_use = "1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
+    assert_eq!(why, format!("0/1 nodes are available: {in_use}. {NO_VICTIMS}"));
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::Clock;
-use crate::claim::{self, Claim as Claimed, claim};
+use crate::claim::{self, claim};
 use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
 use crate::machinery::cache::{Cache, Kind, Progress};
 use crate::machinery::informer::Informer;
@@ -22,8 +22,10 @@ use crate::machinery::rest::{Error, PatchType, Rest, json_bytes};
 use crate::objects::meta::OwnerReference;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
-use crate::objects::stateful::{Claim, Revision, StatefulSet};
+use crate::objects::stateful::{Revision, StatefulSet};
+use crate::objects::storage::Claim;
 use crate::objects::template::Template;
+use crate::own;
 use history::Choice;
 use plan::{Step, View, Which, plan};
 
@@ -63,31 +65,7 @@ impl Controller {
         (sets, pods, claims, revisions): Informers<'_>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let keys = queue.clone();
-        sets.on_change(move |change| {
-            if let Some(set) = change.latest() {
-                keys.add(set.metadata.key());
-            }
-        });
-        let (keys, known) = (queue.clone(), sets.cache.clone());
-        pods.on_change(move |change| {
-            for pod in change.both() {
-                match pod.metadata.controller() {
-                    Some(owner) if &*owner.kind == "StatefulSet" && owner.group() == "apps" => {
-                        keys.add(Key::new(pod.metadata.namespace.clone(), &*owner.name));
-                    }
-                    Some(_) => {}
-                    // A pod nobody manages may be one that a set selects.
-                    None if change.after.is_some() && !pod.metadata.labels.is_empty() => {
-                        let selecting = known.in_namespace(&pod.metadata.namespace, |set| {
-                            !set.spec.selector.is_empty() && set.spec.selector.matches(&pod.metadata.labels)
-                        });
-                        selecting.iter().for_each(|set| keys.add(set.metadata.key()));
-                    }
-                    None => {}
-                }
-            }
-        });
+        own::follow(sets, pods, queue);
         // A claim that has gone may be what a pod waits for.
         let (keys, known) = (queue.clone(), sets.cache.clone());
         claims.on_change(move |change| {
@@ -174,47 +152,10 @@ impl Controller {
             pod.metadata.controller().is_some() || pod::ordinal(set, &pod.metadata.name).is_some()
         };
         let all = candidates.into_iter().chain(orphans).filter(member);
-        let Claimed { mut own, adopt, release } = claim(&set.metadata, &set.spec.selector, all);
-        for pod in release {
-            let patch = claim::release(&set.metadata.uid, &pod.metadata.uid);
-            self.patch_pod(set, &pod, &patch).await?;
-        }
-        if !adopt.is_empty() {
-            self.may_adopt(set).await?;
-        }
-        for pod in adopt {
-            let owner = OwnerReference::to_controller(StatefulSet::resource(), &set.metadata);
-            if self.patch_pod(set, &pod, &claim::adoption(owner, &pod.metadata.uid)).await? {
-                own.push(pod);
-            }
-        }
+        let claim = claim(&set.metadata, &set.spec.selector, all);
+        let written = |version| self.note(set, &self.pods, version);
+        let own = own::carry_out(&self.rest, set, claim, None, written).await?.all();
         Ok(own.into_iter().filter_map(|pod| Some((pod::ordinal(set, &pod.metadata.name)?, pod))).collect())
-    }
-
-    /// The cache may not know yet that the set is being deleted; what it took now would be lost.
-    async fn may_adopt(&self, set: &StatefulSet) -> Result<(), Error> {
-        let live = self.rest.metadata(StatefulSet::resource(), &set.metadata.key()).await?;
-        if live.uid != set.metadata.uid || live.deleting() {
-            return Err(Error::Undecided("it is being deleted and takes nothing".into()));
-        }
-        Ok(())
-    }
-
-    /// Says whether the pod is still the one it was.
-    async fn patch_pod(
-        &self,
-        set: &StatefulSet,
-        pod: &Pod,
-        patch: &serde_json::Value,
-    ) -> Result<bool, Error> {
-        match self.rest.patch(Pod::resource(), &pod.metadata.key(), PatchType::Strategic, patch).await {
-            Ok(written) => {
-                self.note(set, &self.pods, written.version());
-                Ok(true)
-            }
-            Err(error) if error.not_found() || error.conflict() || error.code() == Some(422) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 
     /// The revisions of the set, those that nobody manages taken over.
@@ -223,7 +164,7 @@ impl Controller {
         let mut orphans = self.revisions.orphans(&set.metadata.namespace);
         orphans.retain(|revision| set.spec.selector.matches(&revision.metadata.labels));
         if !orphans.is_empty() && !set.metadata.deleting() {
-            self.may_adopt(set).await?;
+            own::may_take(&self.rest, set).await?;
             for revision in orphans {
                 let owner = OwnerReference::to_controller(StatefulSet::resource(), &set.metadata);
                 let (at, patch) = (revision.metadata.key(), claim::adoption(owner, &revision.metadata.uid));

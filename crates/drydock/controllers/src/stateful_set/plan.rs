@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use super::pod::{self, Owners};
 use crate::objects::meta::OwnerReference;
 use crate::objects::pod::{Phase, Pod};
-use crate::objects::stateful::{Claim, ClaimTemplate, StatefulSet, StatefulSetStatus};
+use crate::objects::stateful::{ClaimTemplate, StatefulSet, StatefulSetStatus};
+use crate::objects::storage::Claim;
 
 /// What is known when a StatefulSet is decided on.
 pub struct View<'a> {

@@ -192,6 +192,7 @@ fn claims_come_before_their_pod_and_a_going_one_holds_it_up() {
             deletion_timestamp: Some(NOW.parse().unwrap()),
             ..Default::default()
         },
+        ..Default::default()
     };
     given.claims.insert("a-web-0".into(), Arc::new(going));
     assert_eq!(told(&given), "0 waits for a-web-0, 0/0/0 old 0 new 0 at old");

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::machinery::cache::Kind;
 use crate::objects::meta::OwnerReference;
 use crate::objects::pod::Pod;
-use crate::objects::stateful::{Claim, ClaimTemplate, Retention, StatefulSet};
+use crate::objects::stateful::{ClaimTemplate, Retention, StatefulSet};
+use crate::objects::storage::Claim;
 use crate::objects::template::{REPLACES, Template};
 
 /// The label that says the name of a pod.

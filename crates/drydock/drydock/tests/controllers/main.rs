@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what helps a test fails like a test")]
 
+mod daemons;
 mod garbage;
 mod jobs;
 mod namespaces;
 mod pods;
 mod stateful;
 mod support;
+mod volumes;
 mod workloads;

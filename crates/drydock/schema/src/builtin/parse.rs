@@ -128,8 +128,11 @@ fn annotate(schema: &mut Schema, node: &Node<'_>) {
             (None, _) => ListKind::Atomic,
         };
     }
-    if node.map.as_deref() == Some("atomic") {
-        schema.map = MapKind::Atomic;
+    match node.map.as_deref() {
+        Some("atomic") => schema.map = MapKind::Atomic,
+        // Beside a reference it may take back what the definition says.
+        Some("granular") => schema.map = MapKind::Granular,
+        _ => {}
     }
     if let Some(default) = &node.default {
         schema.default = Some(default.clone());

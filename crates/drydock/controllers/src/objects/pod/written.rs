@@ -21,8 +21,8 @@ pub struct Spec {
     hostname: Box<str>,
     subdomain: Box<str>,
     scheduler_name: Box<str>,
-    #[serde(rename = "volumes", deserialize_with = "claims")]
-    claims: ClaimVolumes,
+    #[serde(deserialize_with = "nullable")]
+    volumes: Vec<Volume>,
     #[serde(deserialize_with = "nullable")]
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     #[serde(deserialize_with = "nullable")]
@@ -39,6 +39,20 @@ pub struct Spec {
     tolerations: Vec<Toleration>,
     #[serde(deserialize_with = "nullable")]
     topology_spread_constraints: Vec<SpreadConstraint>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Volume {
+    name: Box<str>,
+    persistent_volume_claim: Option<ClaimSource>,
+    ephemeral: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimSource {
+    claim_name: Box<str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -70,11 +84,20 @@ impl From<Spec> for PodSpec {
                 |one: WrittenContainer| Container { restart_policy: one.restart_policy, ports: one.ports };
             all.into_iter().map(one).collect()
         };
+        let (mut claims, mut ephemeral) = (ClaimVolumes::new(), Vec::new());
+        for volume in spec.volumes {
+            match (volume.persistent_volume_claim, volume.ephemeral) {
+                (Some(source), _) => claims.push((volume.name, source.claim_name)),
+                (None, Some(_)) => ephemeral.push(volume.name),
+                (None, None) => {}
+            }
+        }
         PodSpec {
             node_name: spec.node_name,
             hostname: spec.hostname,
             subdomain: spec.subdomain,
-            claims: spec.claims,
+            claims,
+            ephemeral,
             containers: slim(spec.containers),
             init_containers: slim(spec.init_containers),
             for_scheduler: &*spec.scheduler_name == "default-scheduler" && spec.scheduling_gates.is_empty(),
@@ -218,25 +241,6 @@ fn conditions<'de, D: Deserializer<'de>>(input: D) -> Result<Conditions, D::Erro
         }
     }
     Ok(read)
-}
-
-fn claims<'de, D: Deserializer<'de>>(input: D) -> Result<ClaimVolumes, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Volume {
-        #[serde(default)]
-        name: Box<str>,
-        persistent_volume_claim: Option<Source>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Source {
-        #[serde(default)]
-        claim_name: Box<str>,
-    }
-    let volumes = Option::<Vec<Volume>>::deserialize(input)?.unwrap_or_default();
-    let claim = |volume: Volume| Some((volume.name, volume.persistent_volume_claim?.claim_name));
-    Ok(volumes.into_iter().filter_map(claim).collect())
 }
 
 fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Box<str>>, D::Error> {

@@ -1,0 +1,155 @@
+use serde_json::{Value, json};
+
+use super::plan::{Plan, Step, View, plan};
+use super::*;
+
+const NOW: &str = "2026-01-01T01:00:00Z";
+
+/// A set whose specification has these fields beside what each has.
+fn set(more: Value) -> DaemonSet {
+    let mut spec = json!({
+        "selector": { "matchLabels": { "app": "d" } },
+        "template": { "metadata": { "labels": { "app": "d" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } },
+        "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 1 } },
+    });
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    serde_json::from_value(
+        json!({ "metadata": { "name": "d", "namespace": "n", "uid": "s", "generation": 3 }, "spec": spec }),
+    )
+    .unwrap()
+}
+
+/// Nodes as words: a name, and what there is about it (`big`, `tainted`, `evicting`, `cordoned`).
+fn nodes(text: &str) -> Vec<Arc<Node>> {
+    let read = |word: &str| {
+        let mut parts = word.split(':');
+        let mut node = json!({
+            "metadata": { "name": parts.next(), "labels": {} },
+            "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        });
+        for part in parts {
+            let taint = |effect: &str| json!([{ "key": "k", "effect": effect }]);
+            match part {
+                "big" => node["metadata"]["labels"]["size"] = "big".into(),
+                "tainted" => node["spec"]["taints"] = taint("NoSchedule"),
+                "evicting" => node["spec"]["taints"] = taint("NoExecute"),
+                _ => node["spec"]["unschedulable"] = true.into(),
+            }
+        }
+        Arc::new(serde_json::from_value(node).unwrap())
+    };
+    text.split_whitespace().map(read).collect()
+}
+
+/// Pods as words: the node, and how it is (`new` or `old`, `ready`, `waits`, `going`, `failed`).
+fn pods(set: &DaemonSet, text: &str) -> Vec<Arc<Pod>> {
+    let read = |(number, word): (usize, &str)| {
+        let mut parts = word.split(':');
+        let node = parts.next().unwrap();
+        let mut pod = pod::body(set, node);
+        pod["metadata"]["name"] = format!("{node}{number}").into();
+        pod["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{number:02}Z").into();
+        pod["spec"]["nodeName"] = node.into();
+        pod["status"] = json!({ "phase": "Running" });
+        for part in parts {
+            match part {
+                "old" => pod["metadata"]["labels"][pod::REVISION] = "before".into(),
+                "waits" => pod["spec"]["nodeName"] = "".into(),
+                "going" => pod["metadata"]["deletionTimestamp"] = NOW.into(),
+                "failed" => pod["status"]["phase"] = "Failed".into(),
+                "ready" => {
+                    let since = "2026-01-01T00:59:55Z";
+                    pod["status"]["conditions"] =
+                        json!([{ "type": "Ready", "status": "True", "lastTransitionTime": since }]);
+                }
+                _ => {}
+            }
+        }
+        Arc::new(serde_json::from_value(pod).unwrap())
+    };
+    text.split_whitespace().enumerate().map(read).collect()
+}
+
+#[track_caller]
+fn check(more: Value, on: &str, have: &str, expected: &str) {
+    let set = set(more);
+    let (nodes, pods) = (nodes(on), pods(&set, have));
+    let now = NOW.parse().unwrap();
+    let Plan { steps, status, look_again } = plan(&View { set: &set, nodes: &nodes, pods: &pods, now });
+    let step = |step: &Step| match step {
+        Step::Create(node) => format!("create {node}"),
+        Step::Delete(pod) => format!("delete {}", pod.metadata.name),
+        Step::Replace(pod) => format!("replace {}", pod.metadata.name),
+    };
+    let mut words: Vec<String> = steps.iter().map(step).collect();
+    words.push(format!(
+        "{}/{}/{} of {} new {} astray {}",
+        status.number_available,
+        status.number_ready,
+        status.current_number_scheduled,
+        status.desired_number_scheduled,
+        status.updated_number_scheduled,
+        status.number_misscheduled
+    ));
+    words.extend(look_again.map(|wait| format!("again in {}s", wait.as_secs())));
+    assert_eq!(words.join(", "), expected);
+}
+
+#[test]
+fn every_node_has_one() {
+    check(json!({}), "a b", "", "create a, create b, 0/0/0 of 2 new 0 astray 0");
+    check(json!({}), "a b", "a:waits b:ready", "1/1/2 of 2 new 2 astray 0");
+    check(json!({}), "a", "a:ready a:ready", "delete a1, 1/1/1 of 1 new 1 astray 0");
+    check(json!({}), "a", "a:ready gone:ready", "delete gone1, 1/1/1 of 1 new 1 astray 0");
+    // One that goes keeps its place until it is gone.
+    check(json!({}), "a", "a:ready:going", "1/1/1 of 1 new 1 astray 0");
+    check(json!({}), "a", "a:failed", "replace a0, 0/0/1 of 1 new 1 astray 0");
+}
+
+#[test]
+fn nodes_that_it_does_not_suit_have_none() {
+    let spec = json!({ "nodeSelector": { "size": "big" }, "containers": [] });
+    let big = json!({ "template": { "metadata": { "labels": { "app": "d" } }, "spec": spec } });
+    check(big, "a:big b", "b:ready", "create a, delete b0, 0/0/0 of 1 new 0 astray 1");
+    check(json!({}), "a:tainted b:cordoned", "", "create b, 0/0/0 of 1 new 0 astray 0");
+    // A taint that comes later sends it away only if it says so.
+    check(json!({}), "a:tainted", "a:ready", "0/0/0 of 0 new 0 astray 1");
+    check(json!({}), "a:evicting", "a:ready", "delete a0, 0/0/0 of 0 new 0 astray 1");
+}
+
+#[test]
+fn another_template_reaches_one_node_after_the_other() {
+    check(json!({}), "a b c", "a:old:ready b:old:ready c:old:ready", "delete a0, 3/3/3 of 3 new 0 astray 0");
+    check(json!({}), "a b c", "a:new b:old:ready c:old:ready", "2/2/3 of 3 new 1 astray 0");
+    check(json!({}), "a b c", "a:new:ready b:old:ready c:old:ready", "delete b1, 3/3/3 of 3 new 1 astray 0");
+    // One that does not serve is no loss, and nobody else goes with it.
+    check(json!({}), "a b", "a:old b:old:ready", "delete a0, 1/1/2 of 2 new 0 astray 0");
+    let two = json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "50%" } } });
+    check(
+        two,
+        "a b c",
+        "a:old:ready b:old:ready c:old:ready",
+        "delete a0, delete b1, 3/3/3 of 3 new 0 astray 0",
+    );
+    let by_hand = json!({ "updateStrategy": { "type": "OnDelete" } });
+    check(by_hand, "a b", "a:old:ready b:old", "1/1/2 of 2 new 0 astray 0");
+}
+
+#[test]
+fn a_pod_counts_when_it_has_been_ready_long_enough() {
+    let slow = json!({ "minReadySeconds": 10 });
+    check(slow, "a", "a:ready", "0/1/1 of 1 new 1 astray 0, again in 5s");
+}
+
+#[test]
+fn a_pod_waits_for_its_node_and_no_other() {
+    let set = set(json!({}));
+    let pod: Pod = serde_json::from_value(pod::body(&set, "a")).unwrap();
+    assert_eq!(pod::target(&pod), "a");
+    let body = pod::body(&set, "a");
+    assert_eq!(body["metadata"]["generateName"], "d-");
+    assert_eq!(body["metadata"]["ownerReferences"][0]["kind"], "DaemonSet");
+    assert_eq!(body["spec"]["tolerations"].as_array().unwrap().len(), 6);
+}

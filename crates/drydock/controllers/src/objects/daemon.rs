@@ -1,0 +1,65 @@
+//! DaemonSets.
+
+use serde::{Deserialize, Serialize};
+
+use super::condition::Condition;
+use super::meta::{Meta, is_zero, nullable};
+use super::selector::LabelSelector;
+use super::template::Template;
+use super::workload::Strategy;
+
+/// A DaemonSet.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct DaemonSet {
+    /// Metadata.
+    pub metadata: Meta,
+    /// What was asked for.
+    pub spec: DaemonSetSpec,
+    /// What is.
+    #[serde(deserialize_with = "nullable")]
+    pub status: DaemonSetStatus,
+}
+
+/// `spec` of a DaemonSet.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonSetSpec {
+    /// Which pods are its own.
+    pub selector: LabelSelector,
+    /// What each pod is.
+    pub template: Template,
+    /// How one template is replaced by another: `RollingUpdate` or `OnDelete`.
+    pub update_strategy: Strategy,
+    /// How long a pod must be ready to count.
+    pub min_ready_seconds: i32,
+}
+
+/// `status` of a DaemonSet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonSetStatus {
+    /// Nodes that have a pod and should.
+    pub current_number_scheduled: i32,
+    /// Nodes that have a pod and should not.
+    pub number_misscheduled: i32,
+    /// Nodes that should have a pod.
+    pub desired_number_scheduled: i32,
+    /// Nodes whose pod is ready.
+    pub number_ready: i32,
+    /// The generation this status is about.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// Nodes whose pod is of the current template.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub updated_number_scheduled: i32,
+    /// Nodes whose pod has been ready for long enough.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub number_available: i32,
+    /// Nodes that should have such a pod and have none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub number_unavailable: i32,
+    /// Conditions; they are somebody else's.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+}
