@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drydock_network::{ApiServer, DNS_ADDRESS, NetworkOptions};
-use drydock_node::{Node, Options, Server};
+use drydock_node::{Node, Options, SaveError, Server};
 use drydock_sandbox::{Cidr, EnterError, Entered, Entry, Host, Network};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe;
@@ -90,18 +90,23 @@ async fn work(handover: Handover, entered: Entered, store: drydock_images::Store
     };
     clear()?;
     let ended = attend(&handover, &sockets, &host, store).await;
-    let stay = matches!(ended, Ok(End::Abandoned)) && handover.kept;
+    let stay = matches!(ended, Ok(End::Abandoned | End::Unsaved(_))) && handover.kept;
     if !stay {
         host.close().await.what("not everything of the pods is gone")?;
         clear()?;
     }
-    ended.map(drop)
+    match ended? {
+        End::Unsaved(error) => Err(error).what("the pods have ended"),
+        End::Told | End::Abandoned => Ok(()),
+    }
 }
 
 /// Why a node ends.
 enum End {
     /// It was told to.
     Told,
+    /// It was told to, and what volumes hold in memory could not be saved: that stays for the next node.
+    Unsaved(SaveError),
     /// Whoever started it is gone.
     Abandoned,
 }
@@ -152,9 +157,10 @@ async fn attend(
             Err(Failure::new("the node ended by itself"))
         }
     };
-    if matches!(end, Ok(End::Told)) {
-        ender.end(GRACE).await;
-    }
+    let end = match end {
+        Ok(End::Told) => Ok(ender.end(GRACE, handover.kept).await.err().map_or(End::Told, End::Unsaved)),
+        other => other,
+    };
     stop.cancel();
     if end.is_ok() {
         let _ = tokio::join!(network, pods);

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use drydock::{Drydock, Identity, NodeStream, Nodes};
 use futures::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ground::Ground;
 use super::images;
+use super::install::install;
 use crate::configuration::Pods;
 use crate::failure::{Explain as _, Failure};
 use crate::node::handover::{Handover, Report, Sockets};
@@ -86,6 +88,7 @@ impl Attended {
         pods: &Pods,
     ) -> Result<Self, Failure> {
         admit(drydock).await.what("can't give the node its permissions")?;
+        offer_volumes(drydock).await?;
         let sockets = ground.sockets();
         let listen = |path| UnixListener::bind(path).what("can't listen for the node");
         let identity = Identity::user(format!("system:node:{NAME}"), [GROUP]);
@@ -139,6 +142,21 @@ async fn admit(drydock: &Drydock) -> kube::Result<()> {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}],
         });
         bindings.patch(&name, &PatchParams::apply("ballast").force(), &Patch::Apply(binding)).await?;
+    }
+    Ok(())
+}
+
+/// Lets the node make volumes, and people claim them. Classes that are there stay as they are.
+async fn offer_volumes(drydock: &Drydock) -> Result<(), Failure> {
+    let client = drydock.client();
+    install(&client, drydock_node::permissions(GROUP)).await.what("can't give the node its permissions")?;
+    let classes: Api<StorageClass> = Api::all(client);
+    for class in drydock_node::classes() {
+        let class = serde_json::from_value(class).what("a class of volumes")?;
+        match classes.create(&PostParams::default(), &class).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            other => drop(other.what("can't offer volumes")?),
+        }
     }
     Ok(())
 }

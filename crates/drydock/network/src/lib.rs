@@ -144,9 +144,3 @@ pub async fn serve(view: watch::Receiver<Arc<View>>, options: NetworkOptions) ->
     };
     tokio::try_join!(dns, proxied).map(drop)
 }
-
-/// The text of a pod's `/etc/resolv.conf`: names are looked for in its namespace first, then among all
-/// Services, then in the cluster.
-pub fn resolver_configuration(dns: Ipv4Addr, namespace: &str, domain: &str) -> String {
-    format!("search {namespace}.svc.{domain} svc.{domain} {domain}\nnameserver {dns}\noptions ndots:5\n")
-}

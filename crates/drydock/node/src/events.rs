@@ -1,4 +1,4 @@
-//! Events about pods. Told once and forgotten: no decision waits for one, and one that can't be written is lost.
+//! Events about pods and claims. Told once and forgotten: no decision waits for one, and one that can't be written is lost.
 
 use std::collections::BTreeMap;
 
@@ -25,6 +25,7 @@ pub(crate) enum Kind {
 }
 
 struct Told {
+    component: &'static str,
     kind: Kind,
     reason: &'static str,
     message: String,
@@ -63,6 +64,18 @@ impl Recorder {
             resource_version: meta.resource_version.clone(),
             field_path: field,
         };
+        self.about(about, "kubelet", kind, reason, message);
+    }
+
+    /// Says something about any object, in the name of one of this node's parts.
+    pub fn about(
+        &self,
+        about: ObjectReference,
+        component: &'static str,
+        kind: Kind,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
         let mut message = message.into();
         // The API takes no more.
         if message.len() > 1024 {
@@ -70,7 +83,7 @@ impl Recorder {
             message.truncate(end);
             message.push_str("...");
         }
-        if self.queue.try_send(Told { kind, reason, message, about }).is_err() {
+        if self.queue.try_send(Told { component, kind, reason, message, about }).is_err() {
             tracing::warn!(reason, "an event is lost: too many wait to be written");
         }
     }
@@ -78,9 +91,10 @@ impl Recorder {
 
 async fn write(client: kube::Client, node: String, clock: Clock, mut told: mpsc::Receiver<Told>) {
     let mut known: BTreeMap<(String, String, &'static str, String), (String, i32)> = BTreeMap::new();
-    while let Some(Told { kind, reason, message, about }) = told.recv().await {
+    while let Some(Told { component, kind, reason, message, about }) = told.recv().await {
         let now = clock();
-        let namespace = about.namespace.clone().unwrap_or_default();
+        // What is said of objects without a namespace is in `default`.
+        let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
         let key = (
             about.uid.clone().unwrap_or_default(),
@@ -96,7 +110,7 @@ async fn write(client: kube::Client, node: String, clock: Clock, mut told: mpsc:
             }
         }
         let name = format!("{}.{:016x}", about.name.clone().unwrap_or_default(), now.as_nanosecond());
-        let event = event(&name, &namespace, &node, kind, reason, message, about, now);
+        let event = event(&name, &namespace, (component, &node), kind, reason, message, about, now);
         match events.create(&PostParams::default(), &event).await {
             Ok(_) => {
                 if known.len() >= REMEMBERED {
@@ -113,7 +127,7 @@ async fn write(client: kube::Client, node: String, clock: Clock, mut told: mpsc:
 fn event(
     name: &str,
     namespace: &str,
-    node: &str,
+    (component, node): (&str, &str),
     kind: Kind,
     reason: &str,
     message: String,
@@ -125,11 +139,11 @@ fn event(
         type_: Some(if kind == Kind::Normal { "Normal" } else { "Warning" }.to_owned()),
         reason: Some(reason.to_owned()),
         message: Some(message),
-        source: Some(EventSource { component: Some("kubelet".to_owned()), host: Some(node.to_owned()) }),
+        source: Some(EventSource { component: Some(component.to_owned()), host: Some(node.to_owned()) }),
         first_timestamp: Some(time(now)),
         last_timestamp: Some(time(now)),
         count: Some(1),
-        reporting_component: Some("kubelet".to_owned()),
+        reporting_component: Some(component.to_owned()),
         reporting_instance: Some(node.to_owned()),
         ..Event::default()
     };

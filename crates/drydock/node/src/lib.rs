@@ -12,7 +12,7 @@
 //! is removed from the API only when nothing of it is left here. An API that is away stops no container.
 //!
 //! **Not here.** Which pod runs where (the scheduler's), Services and DNS (the network's), what an image is made
-//! of, how a process gets its namespaces. Persistent volumes are not mounted, and probes don't speak gRPC.
+//! of, how a process gets its namespaces. Probes don't speak gRPC.
 //!
 //! | module | idea |
 //! | --- | --- |
@@ -20,6 +20,7 @@
 //! | `pods` | one worker per pod: deciding, status, starting, stopping |
 //! | `container` | from a container of a pod to what the sandbox starts |
 //! | `volumes` | files for containers |
+//! | `storage` | directories for claims |
 //! | `probes` | asking containers how they are |
 //! | `logs`, `server` | logs, exec, attach and port-forward for those who ask through the API |
 //! | `events` | what people read in `kubectl describe` |
@@ -35,6 +36,7 @@ mod probes;
 mod quantity;
 mod register;
 mod server;
+mod storage;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -60,6 +62,7 @@ use machine::Machine;
 use pods::Handle;
 
 pub use images::{ImageError, Images};
+pub use storage::{HARD_CLASS, PROVISIONER, STANDARD_CLASS, classes, permissions};
 
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -68,6 +71,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 const PODS: u32 = 110;
 /// How many processes a pod may have where nothing is said: more than any program has that does not run away.
 const PROCESSES: u64 = 4096;
+/// How often a kubelet brings volumes up to date that the API fills.
+const REFRESH: Duration = Duration::from_secs(60);
 /// A status that says how a pod ended is written within this.
 const WRITTEN: Duration = Duration::from_secs(1);
 /// Images that are made at the same time: more would only share the same disk and the same line.
@@ -94,6 +99,8 @@ pub struct Options {
     pub max_pods: u32,
     /// How many processes and threads each of them has at most, where the machine holds such limits.
     pub max_processes: u64,
+    /// How often volumes that the API fills are brought up to date.
+    pub refresh: Duration,
     /// Further labels of the node.
     pub labels: BTreeMap<String, String>,
     /// Where the API server asks for logs and the like.
@@ -130,6 +137,7 @@ impl Options {
             cluster_domain: "cluster.local".to_owned(),
             max_pods: PODS,
             max_processes: PROCESSES,
+            refresh: REFRESH,
             labels: BTreeMap::new(),
             server: None,
             clock: Arc::new(Timestamp::now),
@@ -169,6 +177,11 @@ pub enum StartError {
     Sandbox(#[from] drydock_sandbox::Error),
 }
 
+/// Volumes in memory could not be written to disk.
+#[derive(Debug, thiserror::Error)]
+#[error("what volumes hold in memory could not be saved, and stays there")]
+pub struct SaveError(#[source] io::Error);
+
 /// What all parts of the node share.
 pub(crate) struct Shared {
     pub name: String,
@@ -177,9 +190,12 @@ pub(crate) struct Shared {
     pub images: Arc<dyn Images>,
     pub directory: PathBuf,
     pub logs: PathBuf,
+    /// Where volumes are that outlive pods.
+    pub storage: storage::directory::Root,
     pub cluster: Cluster,
     pub max_pods: u32,
     pub max_processes: u64,
+    pub refresh: Duration,
     pub labels: BTreeMap<String, String>,
     pub clock: Clock,
     pub machine: Machine,
@@ -245,6 +261,7 @@ impl Node {
         let shared = Shared {
             machine: Machine::look(&directory),
             logs: directory.join("logs"),
+            storage: storage::directory::Root::below(&directory),
             name: options.name,
             client: options.client,
             host: options.host,
@@ -256,6 +273,7 @@ impl Node {
             },
             max_pods: options.max_pods,
             max_processes: options.max_processes,
+            refresh: options.refresh,
             labels: options.labels,
             clock: options.clock,
             recorder,
@@ -301,6 +319,7 @@ impl Node {
                 shared.live(),
                 pods::dispatch(&shared, adopted, &shutdown),
                 logs::rotate::keep_small(&shared),
+                storage::run(&shared),
                 events,
                 services,
                 server,
@@ -321,11 +340,28 @@ pub struct Ender {
 impl Ender {
     /// Asks all containers to end, as their pods say but within a time that is the same for all, and has the API
     /// told how they did. From here on the node begins nothing. Whatever is left then ends with the host.
-    pub async fn end(self, limit: Duration) {
+    ///
+    /// With `keep`, what volumes hold in memory is written to disk.
+    ///
+    /// # Errors
+    /// It was not written, and is lost when the host is closed.
+    pub async fn end(self, limit: Duration, keep: bool) -> Result<(), SaveError> {
         self.shared.halting.send_replace(Some(limit));
         self.shared.workers.close();
         if tokio::time::timeout(limit + WRITTEN, self.shared.workers.wait()).await.is_err() {
             tracing::warn!("not all containers ended when they were asked to");
+        }
+        let root = self.shared.storage.clone();
+        if !keep || !storage::is_in_memory(&root) {
+            return Ok(());
+        }
+        // Nobody writes while it is saved.
+        for pod in self.shared.host.adopt().map_err(|error| SaveError(io::Error::other(error)))? {
+            pod.stop().await.map_err(|error| SaveError(io::Error::other(error)))?;
+        }
+        match tokio::task::spawn_blocking(move || storage::save(&root)).await {
+            Ok(saved) => saved.map_err(SaveError),
+            Err(error) => Err(SaveError(io::Error::other(error))),
         }
     }
 }
@@ -358,6 +394,7 @@ pub fn clear(directory: &Path) -> Result<(), StartError> {
         rustix::mount::unmount(&memory, rustix::mount::UnmountFlags::DETACH)
             .map_err(|error| at(error.into()))?;
     }
+    storage::drop_memory(&storage::directory::Root::below(directory)).map_err(at)?;
     volumes::atomic::remove(directory).map_err(at)
 }
 
@@ -371,6 +408,8 @@ fn prepare(directory: &Path) -> Result<PathBuf, StartError> {
         std::fs::create_dir_all(&path).map_err(at(&path))?;
     }
     let directory = directory.canonicalize().map_err(at(directory))?;
+    let volumes = storage::directory::Root::below(&directory);
+    volumes.prepare().map_err(at(volumes.path()))?;
     let memory = directory.join("memory");
     if !volumes::is_mounted(&memory) {
         volumes::tmpfs(&memory, None).map_err(|source| StartError::Memory { path: memory, source })?;

@@ -151,6 +151,15 @@ pub enum MountKind {
         /// The container can't write to it.
         read_only: bool,
     },
+    /// A part of a directory of the node, whose links are somebody else's: a path that leads out of it is refused.
+    Part {
+        /// The directory's path on the node.
+        source: PathBuf,
+        /// The path below it.
+        below: PathBuf,
+        /// The container can't write to it.
+        read_only: bool,
+    },
     /// Memory, gone with the container.
     Tmpfs {
         /// Bytes; none is half of the machine's memory.

@@ -57,6 +57,13 @@ pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
             MountKind::Bind { source, read_only } => {
                 root.bind(source, &mount.destination, guarded(*read_only))?;
             }
+            MountKind::Part { source, below, read_only } => {
+                // What was found is mounted, whatever its path leads to by then.
+                let found = beneath(source, below).map_err(|error| {
+                    refused(&source.join(below).display().to_string(), &mount.destination, error)
+                })?;
+                root.bind(Path::new(&name_of(&found)), &mount.destination, guarded(*read_only))?;
+            }
             MountKind::Tmpfs { size, mode } => {
                 let size = size.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
                 let options = format!("mode={mode:o}{size}");
@@ -352,6 +359,14 @@ impl Root {
         let mounted = self.find(path)?;
         restrict(name_of(&mounted).as_str(), MountFlags::RDONLY)
     }
+}
+
+/// Opens what is at a path below a directory, and nothing outside of it.
+fn beneath(directory: &Path, below: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let top = rustix::fs::open(directory, flags | OFlags::DIRECTORY, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(&top, below, flags, Mode::empty(), resolve)
 }
 
 fn refused(source: &str, destination: &Path, error: Errno) -> StartError {

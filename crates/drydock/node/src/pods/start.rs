@@ -26,6 +26,8 @@ use crate::{Shared, logs, volumes};
 
 /// A container that could not be started is tried again after this.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// What a running pod's volumes are to hold is asked for no longer than this.
+const ANSWER: Duration = Duration::from_secs(10);
 /// The exit code of what never ran, as container runtimes have it.
 const NOT_RUN: i32 = 128;
 /// How long a hook may take that says no time of its own; what follows is the probes' business.
@@ -73,9 +75,17 @@ impl Worker {
             let volume = wishes.first().map(|wish| wish.volume.clone()).unwrap_or_default();
             format!("MountVolume.SetUp failed for volume {volume:?} : {why}")
         })?;
+        let fresh = self.observed.sandbox == Sandbox::None;
+        if self.claimed.is_none() {
+            let found = self.shared.fetch_claims(&pod).await?;
+            let (root, pod) = (self.shared.storage.clone(), Arc::clone(&pod));
+            let work = move || volumes::claims::open(&found, &root, &pod, fresh);
+            let opened = tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
+            self.claimed = Some(opened.map_err(|error| error.to_string())?);
+        }
         let (place, places, tokens) = (self.place(), self.shared.volume_places(&self.uid), self.tokens.all());
-        let now = self.shared.now();
-        let work = move || volumes::prepare(&pod, &place, &places, &sources, &tokens, now);
+        let (now, claimed) = (self.shared.now(), self.claimed.clone().unwrap_or_default());
+        let work = move || volumes::prepare(&pod, &place, &places, (&sources, &claimed), &tokens, now);
         let prepared = tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
         self.prepared = prepared.map_err(|error| error.to_string())?;
         Ok(())
@@ -94,8 +104,11 @@ impl Worker {
         if !spec.volumes.iter().flatten().any(filled) {
             return;
         }
-        if let Err(error) = self.fill_volumes().await {
-            tracing::debug!(pod = self.uid, error, "volumes were not brought up to date");
+        // An API that does not answer holds nothing up.
+        match tokio::time::timeout(ANSWER, self.fill_volumes()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(pod = self.uid, error, "volumes were not brought up to date"),
+            Err(_) => tracing::debug!(pod = self.uid, "volumes were not brought up to date: no answer"),
         }
     }
 
@@ -119,6 +132,7 @@ impl Worker {
         let note = serde_json::to_string(&Note { logs: self.logs() }).unwrap_or_default();
         let config = sandbox::PodConfig {
             hostname: naming::hostname(&self.pod),
+            host_network: naming::is_in_host_network(&self.pod),
             resolv_conf: Some(naming::resolver(&self.pod, &self.shared.cluster)),
             share_process_namespace: spec.share_process_namespace == Some(true),
             limits: sandbox::Limits { pids: Some(self.shared.max_processes), ..sandbox::Limits::default() },
@@ -127,7 +141,6 @@ impl Worker {
         };
         match self.shared.host.create_pod(config).await {
             Ok(pod) => {
-            host_network: naming::is_in_host_network(&self.pod),
                 self.observed.sandbox = Sandbox::Up(pod.address());
                 self.observed.address = Some(pod.address());
                 self.observed.blocked = None;

@@ -22,14 +22,13 @@ use crate::events::Kind;
 use crate::fetch::{Tokens, words};
 use crate::probes::watch::Found;
 use crate::volumes::Prepared;
+use crate::volumes::claims::Claimed;
 use crate::{Shared, logs};
 
 /// A status that says only that things have begun waits this long for what comes of them.
 const BEGINNING: Duration = Duration::from_millis(40);
 /// How long a write may take before it is tried again.
 const WRITE: Duration = Duration::from_secs(10);
-/// How often volumes that the API fills are brought up to date.
-const REFRESH: Duration = Duration::from_secs(60);
 /// A step that failed is tried again after this, doubling, and at last every two minutes.
 const RETRY: SignedDuration = SignedDuration::from_millis(500);
 const RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(120);
@@ -67,6 +66,8 @@ pub(crate) struct Worker {
     pub(super) observed: Observed,
     pub(super) images: BTreeMap<String, Resolved>,
     pub(super) prepared: Prepared,
+    /// The pod's claims, once they are there.
+    pub(super) claimed: Option<Claimed>,
     pub(super) tokens: Tokens,
     pub(super) tell: mpsc::UnboundedSender<Told>,
     told: mpsc::UnboundedReceiver<Told>,
@@ -105,6 +106,7 @@ impl Worker {
             observed: Observed::default(),
             images: BTreeMap::new(),
             prepared: Prepared::default(),
+            claimed: None,
             tokens: Tokens::default(),
             tell,
             told,
@@ -126,7 +128,7 @@ impl Worker {
         if let Some(pod) = adopted {
             self.adopt(pod);
         }
-        let mut refresh = tokio::time::interval(REFRESH);
+        let mut refresh = tokio::time::interval(self.shared.refresh);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         refresh.tick().await;
         let mut began = false;

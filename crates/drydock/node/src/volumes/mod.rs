@@ -1,16 +1,18 @@
 //! The volumes of a pod: where their files are on the node, and how they come there.
 //!
 //! Secrets and tokens are in memory, in one file system that is mounted in the node's own mount namespace, so that
-//! they are gone with it. Everything else of a pod is in its directory.
+//! they are gone with it. Claims are the node's and stay. Everything else of a pod is in its directory.
 
 pub(crate) mod atomic;
+pub(crate) mod claims;
+mod part;
 pub(crate) mod payload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use drydock_sandbox::{Mount, MountKind};
 use jiff::Timestamp;
@@ -22,6 +24,7 @@ use crate::container::environment::Sources;
 use crate::container::expand::expand;
 use crate::container::fields::Place;
 use crate::quantity;
+use claims::{Claimed, Opened};
 use payload::TokenWish;
 
 /// A volume that can't be had: what the event says.
@@ -45,8 +48,8 @@ pub(crate) struct Places {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prepared {
     volumes: BTreeMap<String, PathBuf>,
-    /// Those that the API fills, which nobody else writes to.
-    filled: BTreeSet<String>,
+    /// Those that nobody in the pod writes to: what the API fills, and claims that are only to be read.
+    read_only: BTreeSet<String>,
 }
 
 /// Brings the volumes of a pod about, or up to date. Blocks.
@@ -54,7 +57,7 @@ pub(crate) fn prepare(
     pod: &Pod,
     place: &Place,
     places: &Places,
-    sources: &Sources,
+    (sources, claimed): (&Sources, &Claimed),
     tokens: &BTreeMap<TokenWish, String>,
     now: Timestamp,
 ) -> Result<Prepared, VolumeError> {
@@ -65,6 +68,13 @@ pub(crate) fn prepare(
         .and_then(|group| u32::try_from(group).ok());
     for volume in spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default() {
         let failed = |why: String| VolumeError { volume: volume.name.clone(), why };
+        if let Some(Opened { path, read_only }) = claimed.get(&volume.name) {
+            prepared.volumes.insert(volume.name.clone(), path.clone());
+            if *read_only {
+                prepared.read_only.insert(volume.name.clone());
+            }
+            continue;
+        }
         let files = payload::of(volume, pod, place, sources, tokens).map_err(failed)?;
         let path = match files {
             Some(files) => {
@@ -73,7 +83,7 @@ pub(crate) fn prepare(
                 // Only config maps are on disk in Kubernetes; memory has the sticky bit.
                 let mode = if volume.config_map.is_some() { 0o777 } else { 0o1777 };
                 atomic::write(&path, &files, mode, group, now).map_err(|error| failed(error.to_string()))?;
-                prepared.filled.insert(volume.name.clone());
+                prepared.read_only.insert(volume.name.clone());
                 path
             }
             None => other(volume, places, group).map_err(failed)?,
@@ -181,49 +191,18 @@ impl Prepared {
                 (_, Some(text)) => text.clone(),
                 _ => String::new(),
             };
-            let source = inside(volume, &below)?;
-            let read_only = wish.read_only == Some(true) || self.filled.contains(&wish.name);
-            mounts.push(Mount {
-                destination: Path::new("/").join(&wish.mount_path),
-                what: MountKind::Bind { source, read_only },
-            });
+            let read_only = wish.read_only == Some(true) || self.read_only.contains(&wish.name);
+            let source = volume.clone();
+            let what = if below.is_empty() {
+                MountKind::Bind { source, read_only }
+            } else {
+                part::provide(volume, &below).map_err(|why| {
+                    ConfigError(format!("failed to prepare subPath for volumeMount: {below:?} {why}"))
+                })?;
+                MountKind::Part { source, below: below.into(), read_only }
+            };
+            mounts.push(Mount { destination: Path::new("/").join(&wish.mount_path), what });
         }
         Ok(mounts)
-    }
-}
-
-/// Makes a directory below a volume, open to the same as the volume is.
-fn make_like(volume: &Path, below: &Path) -> io::Result<()> {
-    let mode = fs::metadata(volume)?.permissions().mode() & 0o777;
-    let mut path = volume.to_owned();
-    for part in below.components() {
-        path.push(part);
-        if fs::symlink_metadata(&path).is_err() {
-            fs::create_dir(&path)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
-        }
-    }
-    Ok(())
-}
-
-/// A path below a volume that can't lead out of it; made as a directory when it is not there.
-fn inside(volume: &Path, below: &str) -> Result<PathBuf, ConfigError> {
-    if below.is_empty() {
-        return Ok(volume.to_owned());
-    }
-    let bad = |why: &str| ConfigError(format!("failed to prepare subPath for volumeMount: {below:?} {why}"));
-    let plain =
-        Path::new(below).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !plain {
-        return Err(bad("must stay below the volume"));
-    }
-    let path = volume.join(below);
-    if fs::symlink_metadata(&path).is_err() {
-        make_like(volume, Path::new(below)).map_err(|error| bad(&error.to_string()))?;
-    }
-    let (path, volume) = (path.canonicalize(), volume.canonicalize());
-    match (path, volume) {
-        (Ok(path), Ok(volume)) if path.starts_with(&volume) => Ok(path),
-        _ => Err(bad("must stay below the volume")),
     }
 }

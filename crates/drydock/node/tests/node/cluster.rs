@@ -9,7 +9,8 @@ use drydock_images::Store;
 use drydock_node::{Node, Options, Server};
 use drydock_sandbox::Host;
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -20,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const NODE: &str = "here";
 /// Few, so that one who runs away is soon at its end.
 const PROCESSES: u64 = 64;
+/// Often, so that a change is soon seen.
+const REFRESH: Duration = Duration::from_secs(1);
 pub(crate) const TOKEN: &str = "the-servers-own";
 
 pub(crate) struct Cluster {
@@ -50,10 +53,14 @@ impl Cluster {
         let bindings: Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> = Api::all(client.clone());
         let made = bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await;
         assert!(!made.is_err_and(|error| !error.to_string().contains("already exists")));
+        for object in drydock_node::permissions("system:nodes").into_iter().chain(drydock_node::classes()) {
+            apply(&client, object).await;
+        }
         std::fs::create_dir_all(&directory).unwrap();
         let options = Options {
             server: Some(Server { socket: directory.join("node.sock"), token: Some(TOKEN.to_owned()) }),
             max_processes: PROCESSES,
+            refresh: REFRESH,
             ..Options::new(NODE, drydock.client_as(node), host.clone(), Arc::new(images), &directory)
         };
         let stop = CancellationToken::new();
@@ -242,4 +249,13 @@ pub(crate) fn state(pod: &Pod, container: &str) -> String {
 /// A pod of one busybox container with a script.
 pub(crate) fn script(text: &str) -> Value {
     json!({"containers": [{"name": "main", "image": "busybox", "command": ["sh", "-c", text]}]})
+}
+
+/// Makes any object what it is to be.
+async fn apply(client: &Client, object: Value) {
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let name = object.metadata.name.clone().unwrap();
+    api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&object)).await.unwrap();
 }

@@ -12,6 +12,7 @@ use crate::cluster::{Cluster, script};
 crate::tests![
     the_environment_comes_from_everywhere,
     volumes_hold_what_the_api_says,
+    what_the_api_says_later_comes_to_running_pods,
     users_and_permissions_are_as_the_pod_says,
     a_service_account_can_ask_the_api,
 ];
@@ -73,6 +74,41 @@ async fn volumes_hold_what_the_api_says(cluster: Arc<Cluster>) {
         cluster.log(&pod, "main", 0),
         "1\nhush\n400\napp=\"files\"\n1\n1\n1\n2\nhush\nfiles\nb\nkey\nwho\n"
     );
+}
+
+async fn what_the_api_says_later_comes_to_running_pods(cluster: Arc<Cluster>) {
+    cluster.create::<ConfigMap>(json!({"metadata": {"name": "live"}, "data": {"a": "1", "b": "1"}})).await;
+    cluster.create::<Secret>(json!({"metadata": {"name": "live"}, "stringData": {"key": "1"}})).await;
+    let mut spec = script(
+        "while true; do now=$(cat /map/a /map/b /secret/key /part); [ \"$now\" = \"$last\" ] || echo $now; last=$now; sleep 0.02; done",
+    );
+    spec["containers"][0]["volumeMounts"] = json!([
+        {"name": "map", "mountPath": "/map"},
+        {"name": "map", "mountPath": "/part", "subPath": "a"},
+        {"name": "secret", "mountPath": "/secret"},
+    ]);
+    spec["volumes"] = json!([
+        {"name": "map", "configMap": {"name": "live"}},
+        {"name": "secret", "secret": {"secretName": "live"}},
+    ]);
+    cluster.pod("live", spec).await;
+    let pod = cluster.until_ready("live").await;
+    cluster.until("the first", || async { (cluster.log(&pod, "main", 0) == "1111\n").then_some(()) }).await;
+    let maps: kube::Api<ConfigMap> = kube::Api::default_namespaced(cluster.client.clone());
+    let change = json!({"data": {"a": "2", "b": "2"}});
+    maps.patch("live", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    // A part of a volume stays as it was, as it does elsewhere.
+    cluster
+        .until("the map's change", || async {
+            cluster.log(&pod, "main", 0).ends_with("2211\n").then_some(())
+        })
+        .await;
+    let secrets: kube::Api<Secret> = kube::Api::default_namespaced(cluster.client.clone());
+    let change = json!({"stringData": {"key": "2"}});
+    secrets.patch("live", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    cluster
+        .until("the secret's", || async { cluster.log(&pod, "main", 0).ends_with("2221\n").then_some(()) })
+        .await;
 }
 
 async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {

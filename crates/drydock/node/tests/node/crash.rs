@@ -9,7 +9,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use drydock::Drydock;
+use serde_json::json;
 
+use crate::claims::{claim, user};
 use crate::cluster::{Cluster, script};
 use crate::user::User;
 use crate::{open, store};
@@ -60,6 +62,9 @@ fn container_id(pod: &k8s_openapi::api::core::v1::Pod) -> String {
 /// Brings a pod about, says so, and waits to be killed.
 pub(crate) fn first(directory: &Path) -> ExitCode {
     run(directory, false, |cluster| async move {
+        // What is in a volume of a hard size is in memory, and stays there.
+        claim(&cluster, "data", "1Mi", json!({"storageClassName": drydock_node::HARD_CLASS})).await;
+        user(&cluster, "writer", "data", "echo kept > /data/file").await;
         cluster.pod("kept", script("trap 'exit 0' TERM; echo begun; while true; do sleep 0.05; done")).await;
         println!("{}", container_id(&cluster.until_ready("kept").await));
         std::future::pending().await
@@ -73,6 +78,8 @@ pub(crate) fn second(directory: &Path) -> ExitCode {
         let pod = cluster.until_ready("kept").await;
         println!("{}", container_id(&pod));
         assert_eq!(cluster.log(&pod, "main", 0), "begun\n");
+        let reader = user(&cluster, "reader", "data", "cat /data/file").await;
+        assert_eq!(cluster.log(&reader, "main", 0), "kept\n");
         cluster.delete("kept", None).await;
         cluster.until_gone("kept").await;
         cluster.sweep().await;

@@ -7,6 +7,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failure here is the answer")]
 
+mod claims;
 mod cluster;
 mod configuration;
 mod crash;
@@ -145,7 +146,9 @@ async fn run(filter: &str, host: &Host, directory: PathBuf) -> ExitCode {
     let filter_env = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(filter_env).init();
     let cluster = Arc::new(Cluster::start(host.clone(), store(), directory).await);
-    let tests = [life::all(), configuration::all(), probes::all(), remote::all(), trouble::all()].concat();
+    let tests =
+        [life::all(), configuration::all(), claims::all(), probes::all(), remote::all(), trouble::all()]
+            .concat();
     let mut failed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter)) {
         let began = Instant::now();

@@ -1,0 +1,209 @@
+//! Volumes of a hard size: full when they hold what they say, as a disk of that size would be.
+//!
+//! A directory has no size, and what gives it one (quotas, loop devices) is root's. So such a volume is a file system
+//! in memory with a size, mounted in the node's own mount namespace, where every user may have one. It outlives pods,
+//! and with the namespace also the node and the API server, however they end. When the node is told to stop, what it
+//! holds is written to disk, and read back by the next mount.
+//!
+//! ```text
+//! .pvc-UID/saved/       what it holds, as long as it is not mounted
+//! .pvc-UID/loaded/      what it held when it was last mounted: what is in memory is newer
+//! .pvc-UID/saving/      half of the next `saved`
+//! ```
+//!
+//! **What always holds.** Either it is mounted, or `saved` is all of it. Where neither is so, memory was lost with the
+//! machine or with whoever held the namespace: the volume is not mounted again, empty or old, as if nothing had been;
+//! its pods are told.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File, FileTimes};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use super::directory::{self, Place};
+use crate::volumes::{atomic, is_mounted};
+
+/// What whoever claims one is told.
+pub(crate) const CAVEAT: &str = "A volume of a hard size is in the node's memory: it outlives pods, a crash of the node, \
+                                 and a stop, which saves it; it does not outlive the machine";
+
+const FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
+fn saved(place: &Place) -> PathBuf {
+    place.aside.join("saved")
+}
+
+fn loaded(place: &Place) -> PathBuf {
+    place.aside.join("loaded")
+}
+
+/// Whether a volume is of a hard size.
+pub(crate) fn is_hard(place: &Place) -> bool {
+    place.aside.is_dir()
+}
+
+/// Makes one, empty.
+pub(crate) fn make(place: &Place) -> io::Result<()> {
+    if is_hard(place) {
+        return Ok(());
+    }
+    directory::make(&place.data)?;
+    let half = place.aside.with_extension("new");
+    atomic::remove(&half)?;
+    DirBuilder::new().mode(0o700).create(&half)?;
+    DirBuilder::new().mode(0o700).create(half.join("saved"))?;
+    fs::set_permissions(half.join("saved"), fs::Permissions::from_mode(0o777))?;
+    fs::rename(half, &place.aside)?;
+    sync_parent(&place.aside)
+}
+
+/// Mounts one that is not, with what it holds.
+pub(crate) fn mount(place: &Place, bytes: u64) -> Result<(), String> {
+    if is_mounted(&place.data) {
+        return Ok(());
+    }
+    let (saved, loaded) = (saved(place), loaded(place));
+    if !saved.is_dir() {
+        return Err(format!(
+            "what it held was in the node's memory, and is gone with whoever kept it; what was last saved is in \
+             {loaded:?}; delete the claim to begin anew"
+        ));
+    }
+    let words = |error: io::Error| error.to_string();
+    rustix::mount::mount("tmpfs", &place.data, "tmpfs", FLAGS, Some(options(bytes).as_c_str()))
+        .map_err(|error| words(error.into()))?;
+    let filled = copy(&saved, &place.data, &mut HashMap::new()).and_then(|()| {
+        same(&saved, &place.data)?;
+        atomic::remove(&loaded)?;
+        // From here on what is in memory is it.
+        fs::rename(&saved, &loaded)?;
+        sync_parent(&loaded)
+    });
+    if let Err(error) = filled {
+        let _busy = rustix::mount::unmount(&place.data, UnmountFlags::DETACH);
+        return Err(words(error));
+    }
+    Ok(())
+}
+
+/// Makes one larger, mounted or not.
+pub(crate) fn grow(place: &Place, bytes: u64) -> io::Result<()> {
+    if !is_mounted(&place.data) {
+        return Ok(());
+    }
+    Ok(rustix::mount::mount_remount(&place.data, FLAGS, format!("size={bytes}"))?)
+}
+
+fn options(bytes: u64) -> CString {
+    CString::new(format!("mode=0777,size={bytes}")).unwrap_or_default()
+}
+
+/// Writes to disk what one holds, and unmounts it. Nobody must use it any more.
+pub(crate) fn save(place: &Place) -> io::Result<()> {
+    if !is_mounted(&place.data) {
+        return Ok(());
+    }
+    let half = place.aside.join("saving");
+    atomic::remove(&half)?;
+    DirBuilder::new().mode(0o700).create(&half)?;
+    copy(&place.data, &half, &mut HashMap::new())?;
+    same(&place.data, &half)?;
+    rustix::fs::syncfs(File::open(&half)?)?;
+    fs::rename(&half, saved(place))?;
+    sync_parent(&half)?;
+    rustix::mount::unmount(&place.data, UnmountFlags::empty())?;
+    atomic::remove(&loaded(place))
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+/// Copies what is in a directory into another: files, links of both kinds, owners, permissions and times. Sockets and
+/// pipes are nothing without the programs that made them.
+fn copy(from: &Path, to: &Path, known: &mut HashMap<u64, PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let found = fs::symlink_metadata(&source)?;
+        let kind = found.file_type();
+        if let Some(first) = known.get(&found.ino()) {
+            fs::hard_link(first, &target)?;
+            continue;
+        }
+        if kind.is_symlink() {
+            symlink(fs::read_link(&source)?, &target)?;
+            let _not_ours = lchown(&target, Some(found.uid()), Some(found.gid()));
+            continue;
+        } else if kind.is_dir() {
+            fs::create_dir(&target)?;
+            copy(&source, &target, known)?;
+        } else if kind.is_file() {
+            fs::copy(&source, &target)?;
+            if found.nlink() > 1 {
+                known.insert(found.ino(), target.clone());
+            }
+        } else {
+            continue;
+        }
+        same(&source, &target)?;
+    }
+    Ok(())
+}
+
+/// Gives something the owner, permissions and times of another.
+fn same(source: &Path, target: &Path) -> io::Result<()> {
+    let found = fs::metadata(source)?;
+    let _not_ours = lchown(target, Some(found.uid()), Some(found.gid()));
+    let times = FileTimes::new().set_accessed(found.accessed()?).set_modified(found.modified()?);
+    File::open(target)?.set_times(times)?;
+    // After the owner: a change of owner takes the special bits away. Last: it may be that nobody may open it then.
+    fs::set_permissions(target, fs::Permissions::from_mode(found.mode() & 0o7777))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::directory::Root;
+
+    #[test]
+    fn a_copy_has_the_same_files_links_and_permissions() {
+        let machine = tempfile::tempdir().unwrap();
+        let (from, to) = (machine.path().join("from"), machine.path().join("to"));
+        fs::create_dir_all(from.join("sub")).unwrap();
+        fs::create_dir(&to).unwrap();
+        fs::write(from.join("sub/file"), "1").unwrap();
+        fs::hard_link(from.join("sub/file"), from.join("other")).unwrap();
+        fs::set_permissions(from.join("sub/file"), fs::Permissions::from_mode(0o400)).unwrap();
+        symlink("/nowhere", from.join("link")).unwrap();
+        fs::set_permissions(from.join("sub"), fs::Permissions::from_mode(0o2750)).unwrap();
+        copy(&from, &to, &mut HashMap::new()).unwrap();
+        let (one, other) =
+            (fs::metadata(to.join("sub/file")).unwrap(), fs::metadata(to.join("other")).unwrap());
+        assert_eq!((one.ino(), one.mode() & 0o7777), (other.ino(), 0o400));
+        assert_eq!(one.mtime_nsec(), fs::metadata(from.join("other")).unwrap().mtime_nsec());
+        assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("/nowhere"));
+        assert_eq!(fs::metadata(to.join("sub")).unwrap().mode() & 0o7777, 0o2750);
+    }
+
+    #[test]
+    fn what_was_in_memory_and_is_gone_is_not_mounted_as_if_nothing_had_been() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = Root::below(machine.path());
+        root.prepare().unwrap();
+        let place = root.place("pvc-1").unwrap();
+        make(&place).unwrap();
+        make(&place).unwrap();
+        assert!(is_hard(&place) && saved(&place).is_dir());
+        fs::rename(saved(&place), loaded(&place)).unwrap();
+        let why = mount(&place, 1 << 20).unwrap_err();
+        assert!(why.starts_with("what it held was in the node's memory, and is gone"), "{why}");
+        assert!(root.with_aside().contains(&place));
+        root.remove(&place).unwrap();
+        assert!(!is_hard(&place));
+    }
+}

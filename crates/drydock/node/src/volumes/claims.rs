@@ -1,0 +1,322 @@
+//! The claims of a pod: from the name in its specification to a directory of this node.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::Api;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::VolumeError;
+use crate::Shared;
+use crate::fetch::words;
+use crate::quantity;
+use crate::storage::decide::{capacity, is_ours};
+use crate::storage::directory::Root;
+use crate::storage::hard;
+
+/// Something as it is, and not what it leads to.
+const OPENED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// What a group may do with files and directories that a pod's group of files has.
+const FILES: u32 = 0o660;
+const DIRECTORIES: u32 = 0o2770;
+
+/// Claims that are there, by the volume's name in the pod.
+pub(crate) type Claimed = BTreeMap<String, Opened>;
+
+/// A claim that can be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub path: PathBuf,
+    pub read_only: bool,
+}
+
+/// The volumes of a pod that are claims: the volume's name, the claim's, and whether it is only to be read.
+pub(crate) fn names(pod: &Pod) -> Vec<(String, String, bool)> {
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let claim = |volume: &k8s_openapi::api::core::v1::Volume| {
+        if let Some(source) = &volume.persistent_volume_claim {
+            let read_only = source.read_only == Some(true);
+            return Some((volume.name.clone(), source.claim_name.clone(), read_only));
+        }
+        volume.ephemeral.as_ref()?;
+        let pod = pod.metadata.name.as_deref().unwrap_or_default();
+        Some((volume.name.clone(), format!("{pod}-{}", volume.name), false))
+    };
+    volumes.iter().filter_map(claim).collect()
+}
+
+/// What is found in the API for one of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// The volume's name in the pod.
+    pub volume: String,
+    pub object: Box<PersistentVolume>,
+    pub read_only: bool,
+}
+
+impl Shared {
+    /// Finds the volumes of a pod's claims.
+    ///
+    /// # Errors
+    /// What a kubelet says of claims that are not ready.
+    pub(crate) async fn fetch_claims(&self, pod: &Pod) -> Result<Vec<Found>, String> {
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let mut found = Vec::new();
+        for (volume, claim, read_only) in names(pod) {
+            let object = self.fetch_claim(pod, &namespace, &claim).await.map_err(|why| {
+                format!(
+                    "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed \
+                     to process volumes=[{volume}]: error processing PVC {namespace}/{claim}: {why}"
+                )
+            })?;
+            found.push(Found { volume, object: Box::new(object), read_only });
+        }
+        Ok(found)
+    }
+
+    async fn fetch_claim(&self, pod: &Pod, namespace: &str, name: &str) -> Result<PersistentVolume, String> {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+        let claim = claims.get(name).await;
+        let claim =
+            claim.map_err(|error| format!("failed to fetch PVC from API server: {}", words(&error)))?;
+        let volume = usable(pod, &claim, name)?;
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        let object = volumes
+            .get(&volume)
+            .await
+            .map_err(|error| format!("failed to fetch PV {volume} from API server: {}", words(&error)))?;
+        let of = object.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()).ok_or_else(|| {
+            format!(
+                "found PV object {volume} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the \
+                 claim"
+            )
+        })?;
+        if of.uid != claim.metadata.uid {
+            let (has, is) = (of.uid.clone().unwrap_or_default(), claim.metadata.uid.unwrap_or_default());
+            return Err(format!(
+                "found PV object {volume} but its pv.Spec.ClaimRef.UID {has} does not point to claim.UID {is}"
+            ));
+        }
+        Ok(object)
+    }
+}
+
+/// The volume of a claim that a pod may use now.
+fn usable(pod: &Pod, claim: &PersistentVolumeClaim, name: &str) -> Result<String, String> {
+    let ephemeral = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref()).is_some_and(|volumes| {
+        let pod = pod.metadata.name.as_deref().unwrap_or_default();
+        volumes.iter().any(|volume| volume.ephemeral.is_some() && format!("{pod}-{}", volume.name) == name)
+    });
+    let owners = claim.metadata.owner_references.iter().flatten();
+    let mut own = owners.filter(|owner| owner.controller == Some(true));
+    if ephemeral && !own.any(|owner| Some(&owner.uid) == pod.metadata.uid.as_ref()) {
+        return Err("PVC was not created for pod".to_owned());
+    }
+    let held = claim.metadata.finalizers.iter().flatten().any(|one| one == "kubernetes.io/pvc-protection");
+    if claim.metadata.deletion_timestamp.is_some() && !held {
+        return Err("PVC is being deleted".to_owned());
+    }
+    if claim.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Bound") {
+        return Err("PVC is not bound".to_owned());
+    }
+    let volume =
+        claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|name| !name.is_empty());
+    volume.ok_or_else(|| "PVC has empty pvc.Spec.VolumeName".to_owned())
+}
+
+/// Opens what was found: the directory, and whose files are in it. Blocks.
+pub(crate) fn open(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Result<Claimed, VolumeError> {
+    let mut claimed = Claimed::new();
+    for Found { volume, object, read_only } in found {
+        let failed = |why: String| {
+            let volume = object.metadata.name.clone().unwrap_or_default();
+            VolumeError { volume, why }
+        };
+        let path = place(object, root).map_err(failed)?;
+        let local = object.spec.as_ref().is_some_and(|spec| spec.local.is_some());
+        // What was running already keeps what it has.
+        if let (true, true, false, Some(group)) = (local, fresh, *read_only, Group::of(pod)) {
+            group.take(&path).map_err(|error| failed(format!("applyFSGroup failed: {error}")))?;
+        }
+        claimed.insert(volume.clone(), Opened { path, read_only: *read_only });
+    }
+    Ok(claimed)
+}
+
+/// Where a volume is on this node.
+fn place(volume: &PersistentVolume, root: &Root) -> Result<PathBuf, String> {
+    let spec = volume.spec.clone().unwrap_or_default();
+    if is_ours(volume) {
+        let name = volume.metadata.name.as_deref().unwrap_or_default();
+        let place = root.place(name).ok_or_else(|| format!("{name:?} is no volume of this node"))?;
+        if hard::is_hard(&place) {
+            hard::mount(&place, capacity(volume).and_then(quantity::units).unwrap_or(0))?;
+        }
+        return match place.data.is_dir() {
+            true => Ok(place.data),
+            false => Err(format!("path {:?} does not exist", place.data)),
+        };
+    }
+    if let Some(local) = spec.local {
+        let path = PathBuf::from(&local.path);
+        return if path.exists() { Ok(path) } else { Err(format!("path {:?} does not exist", local.path)) };
+    }
+    match spec.host_path {
+        Some(HostPathVolumeSource { path, type_ }) => super::host_path(&HostPathVolumeSource { path, type_ }),
+        None => Err("this node has no volumes of this kind".to_owned()),
+    }
+}
+
+/// The group that a pod's files are to be of.
+struct Group {
+    group: u32,
+    /// Leave all as it is where the top is right.
+    only_on_mismatch: bool,
+}
+
+impl Group {
+    fn of(pod: &Pod) -> Option<Self> {
+        let context = pod.spec.as_ref()?.security_context.as_ref()?;
+        let group = u32::try_from(context.fs_group?).ok()?;
+        let only_on_mismatch = context.fs_group_change_policy.as_deref() == Some("OnRootMismatch");
+        Some(Self { group, only_on_mismatch })
+    }
+
+    /// Gives a directory and all in it to the group. What is in it may change meanwhile: everything is done to what
+    /// was opened, and no link is followed.
+    fn take(&self, path: &Path) -> io::Result<()> {
+        let top = rustix::fs::open(path, OPENED | OFlags::DIRECTORY, Mode::empty())?;
+        let found = rustix::fs::fstat(&top)?;
+        let right = found.st_gid == self.group && found.st_mode & DIRECTORIES == DIRECTORIES;
+        if self.only_on_mismatch && right {
+            return Ok(());
+        }
+        match self.one(&top) {
+            // A node with a single user has no groups to give; its files are that user's anyway.
+            Err(Errno::PERM | Errno::INVAL) => return Ok(()),
+            other => other?,
+        }
+        // The top last of all: it is what says that the rest is done.
+        rustix::fs::chmod(through(&top), Mode::from_raw_mode(found.st_mode & 0o5777))?;
+        self.below(&rustix::fs::open(
+            path,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?)?;
+        Ok(self.one(&top)?)
+    }
+
+    fn below(&self, directory: &OwnedFd) -> io::Result<()> {
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let opened = match rustix::fs::openat(directory, name, OPENED, Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                opened => opened?,
+            };
+            if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) == FileType::Directory {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                self.below(&rustix::fs::openat(directory, name, flags, Mode::empty())?)?;
+            }
+            self.one(&opened)?;
+        }
+        Ok(())
+    }
+
+    fn one(&self, opened: &OwnedFd) -> Result<(), Errno> {
+        let group = Some(rustix::fs::Gid::from_raw(self.group));
+        rustix::fs::chownat(opened, "", None, group, AtFlags::EMPTY_PATH)?;
+        let mode = rustix::fs::fstat(opened)?.st_mode;
+        let more = match FileType::from_raw_mode(mode) {
+            FileType::Symlink => return Ok(()),
+            FileType::Directory => DIRECTORIES,
+            _ => FILES,
+        };
+        rustix::fs::chmod(through(opened), Mode::from_raw_mode(mode & 0o7777 | more))
+    }
+}
+
+/// The way to something that was opened.
+fn through(opened: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", opened.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(volumes: Value) -> Pod {
+        let spec = json!({"containers": [], "volumes": volumes});
+        let pod = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": spec});
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn a_pod_has_the_claims_it_names_and_those_that_are_made_for_it() {
+        let pod = pod(json!([
+            {"name": "a", "persistentVolumeClaim": {"claimName": "data", "readOnly": true}},
+            {"name": "b", "emptyDir": {}},
+            {"name": "c", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+        ]));
+        let expected = [("a", "data", true), ("c", "p-c", false)];
+        let expected = expected.map(|(volume, claim, only)| (volume.to_owned(), claim.to_owned(), only));
+        assert_eq!(names(&pod), expected);
+    }
+
+    #[test]
+    fn a_claim_is_usable_when_it_is_bound_and_stays() {
+        let check = |claim: Value, expected: Result<&str, &str>| {
+            let claim: PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
+            let pod = pod(json!([{"name": "c", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]));
+            let name = claim.metadata.name.clone().unwrap();
+            let found = usable(&pod, &claim, &name);
+            assert_eq!(found.as_deref().map_err(String::as_str), expected);
+        };
+        let claim = |meta: Value, phase: &str| json!({"metadata": meta, "spec": {"volumeName": "v"}, "status": {"phase": phase}});
+        check(claim(json!({"name": "data"}), "Bound"), Ok("v"));
+        check(claim(json!({"name": "data"}), "Pending"), Err("PVC is not bound"));
+        let going = json!({"name": "data", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        check(claim(going, "Bound"), Err("PVC is being deleted"));
+        check(claim(json!({"name": "p-c"}), "Bound"), Err("PVC was not created for pod"));
+        let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]);
+        check(claim(json!({"name": "p-c", "ownerReferences": owner}), "Bound"), Ok("v"));
+    }
+
+    #[test]
+    fn files_are_given_to_the_group_and_links_are_not_followed() {
+        let machine = tempfile::tempdir().unwrap();
+        let (volume, outside) = (machine.path().join("volume"), machine.path().join("outside"));
+        fs::create_dir_all(volume.join("sub")).unwrap();
+        for path in [volume.join("sub/file"), outside.clone()] {
+            fs::write(&path, "1").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        symlink(&outside, volume.join("link")).unwrap();
+        // Its own group is one that everybody can give.
+        let group = fs::metadata(&volume).unwrap().gid();
+        let take = |only_on_mismatch| Group { group, only_on_mismatch }.take(&volume).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        take(false);
+        assert_eq!(mode(&volume) & DIRECTORIES, DIRECTORIES);
+        assert_eq!(mode(&volume.join("sub")) & DIRECTORIES, DIRECTORIES);
+        assert_eq!(mode(&volume.join("sub/file")), 0o660);
+        assert_eq!(mode(&outside), 0o600);
+        fs::set_permissions(volume.join("sub/file"), fs::Permissions::from_mode(0o600)).unwrap();
+        take(true);
+        assert_eq!(mode(&volume.join("sub/file")), 0o600);
+        fs::set_permissions(&volume, fs::Permissions::from_mode(0o755)).unwrap();
+        take(true);
+        assert_eq!(mode(&volume.join("sub/file")), 0o660);
+    }
+}
