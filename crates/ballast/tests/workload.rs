@@ -11,7 +11,7 @@ mod user;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use drydock_conformance::{Case, play, surprises};
+use drydock_conformance::{Case, Runs, play, surprises};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use machine::turn;
 use user::User;
@@ -43,7 +43,11 @@ async fn played(client: &kube::Client, path: &Path) -> Option<String> {
     let case = Case::parse(&fs::read_to_string(path).unwrap()).unwrap();
     let mismatches = play(client, &case, name.trim_end_matches(".txt")).await;
     let mismatches = mismatches.unwrap_or_else(|error| panic!("{name}: {error}"));
-    surprises(&format!("workload/{name}"), &mismatches)
+    let runs = match User::is_me() {
+        User::Root => Runs::Root,
+        User::Plain => Runs::Plain,
+    };
+    surprises(&format!("workload/{name}"), runs, &mismatches)
 }
 
 #[test]

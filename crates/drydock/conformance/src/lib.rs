@@ -24,6 +24,6 @@ mod play;
 mod streams;
 
 pub use case::{Case, ParseError, Step};
-pub use fidelity::surprises;
+pub use fidelity::{Runs, surprises};
 pub use normalise::Normaliser;
 pub use play::{Mismatch, PlayError, clean_up, play, record};

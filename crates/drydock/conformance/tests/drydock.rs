@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use drydock_conformance::{Case, play, surprises};
+use drydock_conformance::{Case, Runs, play, surprises};
 
 async fn check(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(file);
@@ -12,7 +12,7 @@ async fn check(file: &str) {
     // The dialogues were recorded on a cluster without a scheduler: with one, pods that wait would say why.
     let drydock = drydock::Drydock::builder().scheduler(false).start().await.unwrap();
     let mismatches = play(&drydock.client(), &case, "test").await.unwrap();
-    if let Some(surprises) = surprises(file, &mismatches) {
+    if let Some(surprises) = surprises(file, Runs::Root, &mismatches) {
         panic!("{surprises}");
     }
 }
@@ -61,6 +61,7 @@ cases! {
     scale_and_status => "scale-status.txt",
     stateful_sets => "stateful.txt",
     storage => "storage.txt",
+    volumes => "volumes.txt",
     update => "update.txt",
 }
 
