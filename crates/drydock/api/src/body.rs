@@ -5,8 +5,9 @@
 //! words of the real server.
 
 use std::fmt::Write as _;
+use std::pin::{Pin, pin};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use drydock_kinds::Kind;
 use drydock_schema::{FieldErrorKind, json, words};
 use http::{HeaderMap, header};
@@ -18,6 +19,9 @@ use crate::failure::{Failure, GroupResource};
 
 /// What the real server takes at most: twice etcd's own limit for one request.
 pub const LIMIT: usize = 3 * 1024 * 1024;
+
+/// How much more is read of a body that is larger, before it is refused.
+const PASSED_OVER: usize = 8 * LIMIT;
 
 /// The media types that bodies come in, for the message of a refusal.
 const READ: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
@@ -102,10 +106,27 @@ where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, LIMIT).collect().await {
+    let mut body = pin!(body);
+    match Limited::new(body.as_mut(), LIMIT).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Failure::TooLarge(LIMIT)),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            pass_over(body).await;
+            Err(Failure::TooLarge(LIMIT))
+        }
         Err(error) => Err(Failure::BadRequest(format!("the request's body could not be read: {error}"))),
+    }
+}
+
+/// Reads on without keeping anything: many clients look at the answer only once they have sent all they had. Whoever
+/// sends without end is cut off.
+async fn pass_over<B: Body>(mut body: Pin<&mut B>) {
+    let mut left = PASSED_OVER;
+    while let Some(Ok(frame)) = body.frame().await {
+        let sent = frame.data_ref().map_or(0, Buf::remaining);
+        match left.checked_sub(sent) {
+            Some(rest) => left = rest,
+            None => return,
+        }
     }
 }
 
@@ -150,7 +171,10 @@ pub fn parse(media: MediaType, bytes: &Bytes) -> Result<Decoded, String> {
                 .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?;
             (parsed.value, parsed.duplicates)
         }
-        MediaType::Yaml => (json::parse_yaml(bytes).map_err(|error| error.to_string())?.value, Vec::new()),
+        MediaType::Yaml => {
+            let parsed = json::parse_yaml(bytes).map_err(|error| error.to_string())?;
+            (parsed.value, parsed.duplicates)
+        }
         MediaType::Protobuf => {
             let object = drydock_schema::protobuf::decode(bytes).map_err(|error| error.to_string())?;
             (object, Vec::new())
@@ -309,4 +333,34 @@ pub fn judge(
 #[must_use]
 pub fn mishandled(kind: &str, version: &str, fault: &str) -> Failure {
     Failure::BadRequest(format!("{kind} in version {version:?} cannot be handled as a {kind}: {fault}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::StreamExt as _;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    /// Reads a body of so many mebibytes; gives the answer and how many of them were taken.
+    async fn taken(mebibytes: usize) -> (Result<usize, Failure>, usize) {
+        let mut count = 0;
+        let piece = Bytes::from(vec![0; 1 << 20]);
+        let frames = futures::stream::iter(0..mebibytes)
+            .inspect(|_| count += 1)
+            .map(|_| Ok::<_, Infallible>(Frame::data(piece.clone())));
+        let read = read(StreamBody::new(frames)).await.map(|bytes| bytes.len());
+        (read, count)
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_is_sent_to_its_end_unless_it_has_none() {
+        assert!(matches!(taken(3).await, (Ok(LIMIT), 3)));
+        assert!(matches!(taken(9).await, (Err(Failure::TooLarge(LIMIT)), 9)));
+        let (read, count) = taken(1_000_000).await;
+        assert!(matches!(read, Err(Failure::TooLarge(LIMIT))) && count < 40, "{count}");
+    }
 }

@@ -34,7 +34,7 @@ spec:
               required: [size]
               properties:
                 size: {type: integer, minimum: 1}
-                version: {type: string, default: "1.6"}
+                version: {type: string, default: "1.6", x-kubernetes-validations: [{rule: "self != 'bad'", message: not bad}]}
             status:
               type: object
               properties:
@@ -96,6 +96,20 @@ fn an_object_is_checked_by_its_schema_and_its_metadata() {
              characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
              for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
             "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1",
+        ],
+    );
+}
+
+#[test]
+fn rules_are_asked_only_of_what_is_sound_in_its_metadata_too() {
+    let bad = |metadata: &str| format!("{{metadata: {metadata}, spec: {{size: 3, version: bad}}}}");
+    check_refused(&bad("{name: a, namespace: b}"), &["spec.version: Invalid value: \"string\": not bad"]);
+    check_refused(
+        &bad("{namespace: b}"),
+        &[
+            "metadata.name: Required value: name or generateName is required",
+            "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
+             correct the existing errors to complete validation",
         ],
     );
 }

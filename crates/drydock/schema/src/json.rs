@@ -7,6 +7,7 @@ use std::{cell::RefCell, fmt};
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_saphyr::{Error, budget::BudgetBreach};
 
 use crate::words;
 
@@ -16,6 +17,9 @@ use crate::words;
 /// reads 127. A few levels are left for what an object comes in: a list, a watch's event, and the
 /// managed fields, which nest as deep as what they describe.
 pub const MAX_DEPTH: usize = 120;
+
+/// The same for what is written as YAML proper, whose parser takes much of the stack for each level.
+pub const MAX_YAML_DEPTH: usize = 64;
 
 /// Why text is not a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,17 +75,21 @@ pub fn parse_yaml(text: &[u8]) -> Result<Parsed, JsonError> {
     }
     let text = std::str::from_utf8(text).map_err(|error| JsonError::Syntax(format!("yaml: {error}")))?;
     // File modes are written `0400`, and Kubernetes reads YAML 1.1, where that is octal.
-    let options = serde_saphyr::options! { legacy_octal_numbers: true };
-    let value: Bounded = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let message = error.to_string();
-        if message.contains(TOO_DEEP) {
-            return JsonError::Depth;
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+        budget: serde_saphyr::budget! { max_depth: MAX_YAML_DEPTH },
+    };
+    let Bounded(value, duplicates) = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        if let Error::Budget { breach: BudgetBreach::Depth { .. }, .. } = error.without_snippet() {
+            return JsonError::Syntax(format!("yaml: {TOO_DEEP} of {MAX_YAML_DEPTH}"));
         }
+        let message = error.to_string();
         // What follows the first line is a picture of the place.
         let first = message.lines().next().unwrap_or_default();
         JsonError::Syntax(format!("yaml: {}", first.trim_start_matches("error: ")))
     })?;
-    Ok(Parsed { value: value.0, duplicates: Vec::new() })
+    Ok(Parsed { value, duplicates })
 }
 
 /// Sorts the paths of fields by where they stand in a JSON text; of those of `duplicates`, which are in it
@@ -116,12 +124,14 @@ pub fn is_bearable(value: &Value) -> bool {
 
 const TOO_DEEP: &str = "exceeded max depth";
 
-/// A value whose depth was counted as it was read.
-struct Bounded(Value);
+/// A value whose depth was counted as it was read, and the paths of fields that are in it twice.
+struct Bounded(Value, Vec<String>);
 
 impl<'de> Deserialize<'de> for Bounded {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Node::root(&Notes::default()).deserialize(deserializer).map(Self)
+        let notes = Notes::default();
+        let value = Node::root(&notes).deserialize(deserializer)?;
+        Ok(Self(value, notes.duplicates.into_inner()))
     }
 }
 
@@ -199,8 +209,10 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(value.into())
     }
 
+    /// A whole number that no `int64` holds is a float to Kubernetes.
+    #[expect(clippy::cast_precision_loss, reason = "a float is what it becomes")]
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
+        Ok(i64::try_from(value).map_or_else(|_| (value as f64).into(), Value::from))
     }
 
     /// A whole number is one however it is written: Kubernetes reads `1.0` and gives back `1`.
@@ -286,9 +298,24 @@ mod tests {
         let parsed = parse(
             br#"{"a":1,"a":{"big":18446744073709551615,"small":-3,"part":0.5,"whole":1.0,"none":null}}"#,
         );
+        let big = 18_446_744_073_709_551_615.0;
         let expected =
-            serde_json::json!({"a": {"big": u64::MAX, "small": -3, "part": 0.5, "whole": 1, "none": null}});
+            serde_json::json!({"a": {"big": big, "small": -3, "part": 0.5, "whole": 1, "none": null}});
         assert_eq!(parsed.map(|parsed| parsed.value), Ok(expected));
+    }
+
+    #[test]
+    fn the_last_of_two_wins_in_yaml_too_and_its_depth_is_bounded() {
+        let twice = parse_yaml(b"spec: {size: 3}\na: 1\nspec: {size: 4, b: x, b: z}\n");
+        let expected = serde_json::json!({"a": 1, "spec": {"size": 4, "b": "z"}});
+        let duplicates = ["spec.b", "spec"].map(ToOwned::to_owned).to_vec();
+        assert_eq!(twice, Ok(Parsed { value: expected, duplicates }));
+        let nested = |levels: usize| format!("- {}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse_yaml(nested(MAX_YAML_DEPTH - 1).as_bytes()).is_ok());
+        for levels in [MAX_YAML_DEPTH, 200] {
+            let refused = JsonError::Syntax("yaml: exceeded max depth of 64".to_owned());
+            assert_eq!(parse_yaml(nested(levels).as_bytes()), Err(refused), "{levels}");
+        }
     }
 
     #[test]

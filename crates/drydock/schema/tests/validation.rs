@@ -148,6 +148,14 @@ fn types_are_named() {
     ] {
         check_blocked(spec, &[expected]);
     }
+    for size in ["1000000000000000000000000000000", "10000000000000000000", "1e17"] {
+        let errors = errors(&thing(), &named("x", &format!("{{version: a, size: {size}}}")), None);
+        assert_eq!(
+            errors[0],
+            r#"spec.size: Invalid value: "number": spec.size in body must be of type integer: "number""#,
+            "{size}"
+        );
+    }
     check_blocked(
         "{version: a, size: 1.5}",
         &[

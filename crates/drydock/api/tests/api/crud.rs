@@ -141,6 +141,18 @@ async fn bad_bodies_are_refused_in_kubernetes_words() {
             r#"299 - "duplicate field \"data.a\"""#
         ]
     );
+    let yaml = |validation: &str| {
+        format!("POST {MAPS}?fieldValidation={validation}\nContent-Type: application/yaml")
+    };
+    let twice = "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}, data: {a: one, a: two}}";
+    cluster
+        .check(
+            &yaml("Strict"),
+            twice,
+            r#"400 BadRequest: ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: duplicate field "data.a""#,
+        )
+        .await;
+    cluster.check(&yaml("Ignore"), twice, "201 ConfigMap default/b").await;
     cluster
         .check(
             &format!("{post}\nContent-Type: text/plain"),

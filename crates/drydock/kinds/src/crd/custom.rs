@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drydock_schema::{FieldError, Schema, unknown};
+use drydock_schema::{FieldError, Schema, unknown, validate};
 use serde_json::Value;
 
 use crate::{
@@ -31,7 +31,7 @@ impl Custom {
     }
 
     /// What the schema says, then what the scale subresource says, then what the rules of the schema
-    /// say.
+    /// say: nothing, where `errors` holds too much already.
     pub(crate) fn validate(
         &self,
         new: &Value,
@@ -40,17 +40,11 @@ impl Custom {
         status_only: bool,
         errors: &mut Vec<FieldError>,
     ) {
-        let mut by_schema = drydock_schema::validate::object(&self.schema, new, old);
-        let mut by_scale = Vec::new();
+        errors.extend(validate::shape(&self.schema, new, old));
         if let Some(scale) = scale {
-            super::scale::validate(scale, new, status_only, &mut by_scale);
+            super::scale::validate(scale, new, status_only, errors);
         }
-        if !by_scale.is_empty() {
-            let without_rules = Schema { has_rules: false, ..(*self.schema).clone() };
-            let shape = drydock_schema::validate::object(&without_rules, new, old).len().min(by_schema.len());
-            by_schema.splice(shape..shape, by_scale);
-        }
-        errors.extend(by_schema);
+        validate::rules(&self.schema, new, old, errors);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Whether an object fulfils its schema, in the words of Kubernetes' API extensions server.
 //!
-//! [`object`] checks, in this order: types, bounds, enumerations, patterns, formats and required
+//! [`shape`] checks, in this order: types, bounds, enumerations, patterns, formats and required
 //! fields (`values`); what embedded objects need; that lists which are sets or maps hold nothing
-//! twice (`lists`); CEL rules (`evaluate`), which are only evaluated when the object is
-//! sound enough to be looked at.
+//! twice (`lists`). [`rules`] evaluates CEL rules (`evaluate`), where the object is sound enough to
+//! be looked at. [`object`] is both.
 //!
 //! On an update, what fails but did not change since `old` is let through (ratcheting), so that a
 //! stricter schema does not block unrelated edits.
@@ -22,24 +22,37 @@ pub(crate) const ROOT: &str = "<nil>";
 /// Everything that is wrong with `new`, a whole object; nothing when it may be stored.
 #[must_use]
 pub fn object(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = shape(schema, new, old);
+    rules(schema, new, old, &mut errors);
+    errors
+}
+
+/// What is wrong with `new`, rules aside.
+#[must_use]
+pub fn shape(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = values::check(schema, new, old);
     embedded(schema, new, "", &mut errors);
     if old.is_none_or(|old| lists::check(schema, old).is_empty()) {
         errors.extend(lists::check(schema, new));
     }
-    if schema.has_rules {
-        if errors.iter().any(blocks_rules) {
-            errors.push(FieldError::invalid(
-                ROOT,
-                Value::Null,
-                "some validation rules were not checked because the object was invalid; \
-                 correct the existing errors to complete validation",
-            ));
-        } else {
-            errors.extend(evaluate::object(schema, new, old));
-        }
-    }
     errors
+}
+
+/// Adds what the rules say of `new` to all that was found wrong before, or that they could not be asked.
+pub fn rules(schema: &Schema, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    if !schema.has_rules {
+        return;
+    }
+    if errors.iter().any(blocks_rules) {
+        errors.push(FieldError::invalid(
+            ROOT,
+            Value::Null,
+            "some validation rules were not checked because the object was invalid; \
+             correct the existing errors to complete validation",
+        ));
+    } else {
+        errors.extend(evaluate::object(schema, new, old));
+    }
 }
 
 /// What is wrong with a default: types and bounds, then rules, below `path`.

@@ -116,6 +116,9 @@ fn type_name(schema: &Schema) -> String {
     }
 }
 
+/// From here on a float can't tell a whole number from its neighbour.
+const LAST_EXACT: f64 = 9_007_199_254_740_991.0;
+
 /// The expected and the found type, when they differ.
 fn wrong_type(schema: &Schema, value: &Value) -> Option<(String, &'static str)> {
     let (found, its_format, whole) = match value {
@@ -124,10 +127,11 @@ fn wrong_type(schema: &Schema, value: &Value) -> Option<(String, &'static str)> 
         Value::String(_) => ("string", "", false),
         Value::Array(_) => ("array", "", false),
         Value::Object(_) => ("object", "", false),
-        Value::Number(number) if number.is_f64() => {
-            ("number", "float64", number.as_f64().is_some_and(|float| float.fract() == 0.0))
+        Value::Number(number) if number.is_i64() => ("integer", "int64", true),
+        Value::Number(number) => {
+            let whole = |float: f64| float.fract() == 0.0 && float.abs() <= LAST_EXACT;
+            ("number", "float64", number.as_f64().is_some_and(whole))
         }
-        Value::Number(_) => ("integer", "int64", true),
     };
     let fits = match schema.kind {
         Type::Any => true,
