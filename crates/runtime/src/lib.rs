@@ -13,7 +13,7 @@
 //! | `contest`, `events` | others who write the same fields; what people are told |
 //! | `backoff`, `failure` | what failed, and when it is tried again |
 //! | `lease` | which of several processes works |
-//! | `metrics`, `health`, `http`, `requests`, `recorder`, `telling` | what can be seen of all this from outside |
+//! | `metrics`, `process`, `health`, `http`, `requests`, `recorder`, `telling` | what can be seen of all this from outside |
 //! | `manager` | everything together; `once`, a single look without any of it |
 //!
 //! **What always holds**
@@ -41,6 +41,7 @@ mod manager;
 mod memory;
 mod metrics;
 mod once;
+mod process;
 mod queue;
 mod reconcile;
 mod recorder;

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use ballast_operator::EventType;
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -20,7 +21,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::queue::Load;
+use crate::{process::Process, queue::Load};
 
 /// How rounds end, as controller-runtime counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +54,13 @@ struct ByController {
 struct ByResult {
     controller: &'static str,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    controller: &'static str,
+    reason: String,
+    r#type: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -125,6 +133,7 @@ struct Inner {
     retries: Family<ByQueue, Counter>,
     requests: Family<ByRequest, Counter>,
     leading: Family<ByLease, Gauge>,
+    events: Family<ByReason, Counter>,
 }
 
 struct LoadOf {
@@ -154,6 +163,7 @@ impl Default for Metrics {
             retries: Family::default(),
             requests: Family::default(),
             leading: Family::default(),
+            events: Family::default(),
         };
         inner.register();
         Metrics(Arc::new(inner))
@@ -244,6 +254,12 @@ impl Inner {
             "Whether this process holds the lease: 1 when it does, 0 when it does not",
             Box::new(self.leading.clone()),
         );
+        add(
+            "ballast_events",
+            "Number of events said by a controller, by their type and reason",
+            Box::new(self.events.clone()),
+        );
+        registry.register_collector(Box::new(Process));
     }
 }
 
@@ -273,6 +289,9 @@ impl Metrics {
         let _ = self.0.seconds.get_or_create(&by);
         let queue = ByQueue { controller: name, name };
         let _ = self.0.retries.get_or_create(&queue);
+        for durations in [&self.0.waited, &self.0.worked] {
+            let _ = durations.get_or_create(&queue);
+        }
         let rounds = Counter::default();
         self.0.registry.lock().register(
             format!("{name}_controller_reconcile"),
@@ -360,6 +379,16 @@ impl ControllerMetrics {
         }
     }
 
+    /// Something was said. Reasons are words of the operators' own, so there are few of them.
+    pub(crate) fn said(&self, type_: EventType, reason: &str) {
+        let r#type = match type_ {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        };
+        let labels = ByReason { controller: self.by.controller, reason: reason.to_owned(), r#type };
+        self.metrics.0.events.get_or_create(&labels).inc();
+    }
+
     /// A failure that waits for a change.
     pub(crate) fn terminal(&self) {
         self.metrics.0.terminal.get_or_create(&self.by).inc();
@@ -400,6 +429,7 @@ mod tests {
         memcached.ended(Duration::from_millis(4));
         metrics.request(Some(200), &Arc::from("10.0.0.1:6443"), &http::Method::GET);
         metrics.leading("ballast", true);
+        memcached.said(EventType::Warning, "CrashLoop");
         let text = metrics.text();
         for line in [
             r#"controller_runtime_reconcile_total{controller="memcached",result="success"} 0"#,
@@ -414,6 +444,7 @@ mod tests {
             r#"controller_runtime_reconcile_time_seconds_bucket{le="0.005",controller="memcached"} 2"#,
             r#"controller_runtime_max_concurrent_reconciles{controller="memcached"} 16"#,
             r#"controller_runtime_active_workers{controller="memcached"} 0"#,
+            r#"ballast_events_total{controller="memcached",reason="CrashLoop",type="Warning"} 1"#,
             r#"workqueue_depth{controller="memcached",name="memcached",priority="0"} 2"#,
             r#"workqueue_adds_total{controller="memcached",name="memcached"} 5"#,
             r#"workqueue_queue_duration_seconds_count{controller="memcached",name="memcached"} 1"#,
@@ -426,6 +457,26 @@ mod tests {
             "memcached_controller_reconcile_total 2",
         ] {
             assert!(text.lines().any(|found| found == line), "no line {line} in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn series_begin_at_zero_and_the_process_is_among_them() {
+        let metrics = Metrics::default();
+        let _memcached = metrics.controller("memcached", 16);
+        let text = metrics.text();
+        for beginning in [
+            r#"workqueue_queue_duration_seconds_count{controller="memcached",name="memcached"} 0"#,
+            r#"workqueue_work_duration_seconds_count{controller="memcached",name="memcached"} 0"#,
+            "process_cpu_seconds_total ",
+            "process_resident_memory_bytes ",
+            "process_open_fds ",
+            "process_start_time_seconds ",
+        ] {
+            assert!(
+                text.lines().any(|found| found.starts_with(beginning)),
+                "no line {beginning} in:\n{text}"
+            );
         }
     }
 }
