@@ -19,7 +19,6 @@
 // What is disallowed, and why, is in the clippy.toml beside.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
-mod amounts;
 mod ask;
 mod desired;
 mod observe;
@@ -38,7 +37,7 @@ use k8s_openapi::api::{
 use kube_core::ResourceExt as _;
 
 pub use ask::{Ask, Stats, Told};
-pub use resource::{Memcached, MemcachedSpec, MemcachedStatus, Resources, SilentServer, Statistics};
+pub use resource::{Memcached, MemcachedSpec, MemcachedStatus, SilentServer, Statistics};
 pub use validate::{Cache, Problem};
 
 /// The label whose value is the resource's name, on every child and every pod.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    Answers, ConditionStatus, Conditions, Effect, EventType, KindRef, Object, Plan, Removal, Standing,
-    Target, Trouble, Unreadable, View,
+    Answers, ConditionStatus, Conditions, Effect, EventType, KindRef, Object, Plan, Removal, Scope, Standing,
+    Taken, Target, Trouble, Unreadable, View,
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Service},
     policy::v1::PodDisruptionBudget,
 };
+use kube_core::Resource;
+use serde::de::DeserializeOwned;
 
 use crate::{
     Cache, Memcached, MemcachedStatus, Problem, SilentServer,
@@ -19,11 +21,6 @@ use crate::{
     servers::{PATIENCE, Servers, freshness},
     statistics::statistics,
 };
-
-/// How soon to look again at a name that a stranger holds. Its going is no event of ours.
-const STRANGER_CHECK: Duration = Duration::from_secs(30);
-/// How soon to look again at what the garbage collector is about to take.
-const LEFTOVER_CHECK: Duration = Duration::from_secs(2);
 
 pub(crate) fn plan(view: &View<Memcached>, answers: &Answers) -> Plan {
     if view.is_being_deleted() {
@@ -119,74 +116,55 @@ struct Names {
     budget: Name<PodDisruptionBudget>,
 }
 
-/// What stands under a name, and whether it can be read.
-struct Name<K>(Result<Standing<K>, Unreadable>);
+/// What stands under a name.
+struct Name<K> {
+    standing: Result<Standing<K>, Unreadable>,
+    taken: Option<Taken>,
+}
 
-impl<K> Name<K> {
+impl<K> Name<K>
+where
+    K: Resource<DynamicType = (), Scope: Scope> + DeserializeOwned,
+{
+    fn look(view: &View<Memcached>, name: &str) -> Self {
+        Name { standing: view.standing(name), taken: view.taken::<K>(name) }
+    }
+
     /// Nobody's or ours: may be applied.
     fn is_free(&self) -> bool {
-        !matches!(self.0, Ok(Standing::Leftover | Standing::Stranger { .. }))
+        self.taken.is_none()
     }
 
     fn ours(&self) -> Option<&K> {
-        match &self.0 {
+        match &self.standing {
             Ok(Standing::Ours(ours)) => Some(ours),
             _ => None,
         }
     }
 
-    fn trouble(&self, kind: &str, name: &str) -> Option<Trouble> {
-        match &self.0 {
-            Ok(Standing::Absent | Standing::Ours(_)) => None,
-            Ok(Standing::Leftover) => Some(Trouble::new(
-                "NameTaken",
-                format!("the {kind} {name} of a deleted Memcached is still there and will be collected"),
-            )),
-            Ok(Standing::Stranger { controller }) => {
-                let whose = match controller {
-                    Some(owner) => format!("belongs to {owner}"),
-                    None => "was not made by this Memcached".to_owned(),
-                };
-                Some(Trouble::new(
-                    "NameTaken",
-                    format!(
-                        "the {kind} {name} {whose} and is left alone: delete it, or give this Memcached another name"
-                    ),
-                ))
-            }
-            Err(unreadable) => Some(Trouble::new("Unreadable", unreadable.to_string())),
-        }
+    fn trouble(&self) -> Option<Trouble> {
+        let unreadable = self.standing.as_ref().err();
+        let taken = self.taken.as_ref().map(|taken| taken.trouble.clone());
+        taken.or_else(|| unreadable.map(|why| Trouble::new("Unreadable", why.to_string())))
     }
 }
 
 impl Names {
     fn look(view: &View<Memcached>, cache: &Cache) -> Self {
         Names {
-            deployment: Name(view.standing(&cache.name)),
-            service: Name(view.standing(&cache.name)),
-            budget: Name(view.standing(&cache.name)),
+            deployment: Name::look(view, &cache.name),
+            service: Name::look(view, &cache.name),
+            budget: Name::look(view, &cache.name),
         }
     }
 
-    fn trouble(&self, cache: &Cache) -> Option<Trouble> {
-        let name = &cache.name;
-        self.deployment
-            .trouble("Deployment", name)
-            .or_else(|| self.service.trouble("Service", name))
-            .or_else(|| self.budget.trouble("PodDisruptionBudget", name))
+    fn trouble(&self) -> Option<Trouble> {
+        self.deployment.trouble().or_else(|| self.service.trouble()).or_else(|| self.budget.trouble())
     }
 
     fn look_again(&self) -> Option<Duration> {
-        let holders = [held_by(&self.deployment.0), held_by(&self.service.0), held_by(&self.budget.0)];
-        holders.into_iter().flatten().min()
-    }
-}
-
-fn held_by<K>(name: &Result<Standing<K>, Unreadable>) -> Option<Duration> {
-    match name {
-        Ok(Standing::Leftover) => Some(LEFTOVER_CHECK),
-        Ok(Standing::Stranger { .. }) => Some(STRANGER_CHECK),
-        _ => None,
+        let taken = [&self.deployment.taken, &self.service.taken, &self.budget.taken];
+        taken.into_iter().flatten().map(|taken| taken.look_again).min()
     }
 }
 
@@ -225,7 +203,7 @@ fn status(
     silent: Vec<SilentServer>,
 ) -> MemcachedStatus {
     let old = view.resource.status.as_ref();
-    let trouble = names.trouble(cache).or_else(|| view.last_trouble()).or_else(|| observed.trouble.clone());
+    let trouble = names.trouble().or_else(|| view.last_trouble()).or_else(|| observed.trouble.clone());
     let selected: Vec<String> =
         selector(cache).iter().map(|(name, value)| format!("{name}={value}")).collect();
     let endpoints = servers.endpoints();
@@ -261,7 +239,7 @@ fn conditions(
         count = format!("{count}, not all as wanted yet");
     }
     let all = view.conditions();
-    let blocked = names.deployment.trouble("Deployment", &cache.name);
+    let blocked = names.deployment.trouble();
     let all =
         match (&blocked, &observed.rollout) {
             (Some(blocked), _) if blocked.reason == "Unreadable" => all

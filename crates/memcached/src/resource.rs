@@ -1,29 +1,18 @@
 //! What people write and read. The doc comments become `kubectl explain`.
 
-use std::collections::BTreeMap;
-
 use ballast_operator::{
     Conditioned,
     image::{self, MAX_REPOSITORY, MAX_TAG, TAG},
+    resources::Resources,
 };
-use k8s_openapi::{
-    api::core::v1::ResourceRequirements,
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{Condition, Time},
-    },
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::{
-    amounts::{AMOUNT, MAX_AMOUNT, NOT_AN_AMOUNT, RESOURCE_NAMES, RESOURCE_UNKNOWN, request_above_limit},
-    validate::{
-        IMAGE_NOT_A_REPOSITORY, MAX_NAME, MAX_SIZE, NAME_MESSAGE, SIZE_TOO_LARGE, SIZE_TOO_SMALL,
-        VERSION_MISSING, VERSION_NOT_A_TAG,
-    },
+use crate::validate::{
+    IMAGE_NOT_A_REPOSITORY, MAX_NAME, MAX_SIZE, NAME_MESSAGE, SIZE_TOO_LARGE, SIZE_TOO_SMALL,
+    VERSION_MISSING, VERSION_NOT_A_TAG,
 };
 
 /// What is wanted of a set of memcached nodes.
@@ -103,23 +92,6 @@ pub struct MemcachedSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "resources_schema")]
     pub resources: Option<Resources>,
-}
-
-/// What a container asks for and may use.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Resources {
-    /// What it may use at most, by resource.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limits: Option<BTreeMap<String, Quantity>>,
-    /// What it is sure to get, by resource.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<BTreeMap<String, Quantity>>,
-}
-
-impl From<Resources> for ResourceRequirements {
-    fn from(resources: Resources) -> Self {
-        ResourceRequirements { limits: resources.limits, requests: resources.requests, claims: None }
-    }
 }
 
 /// What is known of a set of memcached nodes.
@@ -238,46 +210,6 @@ fn image_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn resources_schema(_: &mut SchemaGenerator) -> Schema {
-    // Three names at most are right; a few more are let through to the rule that says which.
-    let amounts = |description: &str| {
-        json_schema!({
-            "type": "object",
-            "description": description,
-            "maxProperties": 16,
-            "additionalProperties": {"x-kubernetes-int-or-string": true, "maxLength": MAX_AMOUNT},
-            "x-kubernetes-validations": [
-                {
-                    "rule": format!("self.all(name, name in {RESOURCE_NAMES:?})").replace('"', "'"),
-                    "message": RESOURCE_UNKNOWN,
-                },
-                {
-                    "rule": format!("self.all(name, string(self[name]).matches('{AMOUNT}'))"),
-                    "message": NOT_AN_AMOUNT,
-                },
-            ],
-        })
-    };
-    let rules: Vec<Value> = RESOURCE_NAMES.iter().map(|name| at_most_the_limit(name)).collect();
-    json_schema!({
-        "type": "object",
-        "properties": {
-            "limits": amounts("What it may use at most, by resource: `memory: 128Mi`. Of cpu, memory and ephemeral-storage."),
-            "requests": amounts("What it is sure to get, by resource: `cpu: 100m`. Of cpu, memory and ephemeral-storage."),
-        },
-        "x-kubernetes-validations": rules,
-    })
-}
-
-/// All rules of an object are evaluated, whatever the others said. What is no amount must not reach `quantity`: an
-/// exponent of a few digits keeps the API server busy for hours.
-fn at_most_the_limit(name: &str) -> Value {
-    let [request, limit] = ["requests", "limits"].map(|side| format!("string(self.{side}['{name}'])"));
-    json!({
-        "rule": format!(
-            "!has(self.requests) || !has(self.limits) || !('{name}' in self.requests) || !('{name}' in self.limits) \
-             || !{request}.matches('{AMOUNT}') || !{limit}.matches('{AMOUNT}') \
-             || quantity({request}).compareTo(quantity({limit})) <= 0"
-        ),
-        "message": request_above_limit(name),
-    })
+    // A JSON object, so it is a schema.
+    Schema::try_from(Resources::schema()).unwrap_or_default()
 }

@@ -5,12 +5,14 @@
 
 use std::{fmt::Display, sync::LazyLock};
 
-use ballast_operator::image::{is_repository, is_tag};
+use ballast_operator::{
+    image::{is_repository, is_tag},
+    resources::Resources,
+};
 use k8s_openapi::api::core::v1::ResourceRequirements;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_core::ResourceExt as _;
 
-use crate::{Memcached, amounts};
+use crate::Memcached;
 
 /// More nodes than any client spreads its keys over, and far fewer than would hurt a cluster by a slip of the hand.
 pub(crate) const MAX_SIZE: i32 = 1000;
@@ -53,7 +55,7 @@ pub struct Problem {
     pub message: String,
 }
 
-pub(crate) fn problem(path: &'static str, message: impl Display) -> Problem {
+fn problem(path: &'static str, message: impl Display) -> Problem {
     Problem { path, message: message.to_string() }
 }
 
@@ -81,28 +83,24 @@ impl TryFrom<&Memcached> for Cache {
         if !is_repository(&image) {
             problems.push(problem("spec.image", IMAGE_NOT_A_REPOSITORY));
         }
-        problems.extend(spec.resources.iter().flat_map(amounts::problems));
+        let resources = spec.resources.iter().flat_map(Resources::problems);
+        problems.extend(resources.map(|(side, message)| match side {
+            "limits" => problem("spec.resources.limits", message),
+            "requests" => problem("spec.resources.requests", message),
+            _ => problem("spec.resources", message),
+        }));
         if !problems.is_empty() {
             return Err(problems);
         }
-        let resources = spec.resources.clone().map_or_else(usual_resources, ResourceRequirements::from);
+        let resources = spec.resources.clone().unwrap_or_else(usual_resources).into();
         Ok(Cache { name, size: spec.size, image: format!("{image}:{version}"), version, resources })
     }
 }
 
 /// 64 MB for the cache, the rest for connections, threads and the hash table. No limit on CPU: it would only delay
 /// answers that are there.
-fn usual_resources() -> ResourceRequirements {
-    let amounts = |pairs: &[(&str, &str)]| {
-        Some(
-            pairs.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect(),
-        )
-    };
-    ResourceRequirements {
-        requests: amounts(&[("cpu", "100m"), ("memory", "96Mi")]),
-        limits: amounts(&[("memory", "128Mi")]),
-        claims: None,
-    }
+fn usual_resources() -> Resources {
+    Resources::of(&[("cpu", "100m"), ("memory", "96Mi")], &[("memory", "128Mi")])
 }
 
 /// What a Service may be called: a DNS label that begins with a letter.

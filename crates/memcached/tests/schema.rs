@@ -1,6 +1,7 @@
 //! The schema and `validate` give the same answer.
 
-use ballast_memcached::{Cache, Memcached, MemcachedSpec, Resources};
+use ballast_memcached::{Cache, Memcached, MemcachedSpec};
+use ballast_operator::resources::Resources;
 use ballast_staging::schema::{Definition, mostly, same_answer};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use proptest::prelude::*;

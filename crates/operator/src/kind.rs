@@ -72,6 +72,8 @@ impl fmt::Display for KindRef {
 }
 
 /// How the objects of a kind belong to a resource.
+///
+/// Where a label is named, a field of the object can be named instead: `.spec.instance`. No label begins with a dot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum How {
     /// Made by the operator and easily remade. Carries a controller owner reference to the resource, is found
@@ -100,6 +102,8 @@ pub struct Relation {
     pub how: How,
     /// Whether plans may remove such objects. What is never removed needs no permission to be.
     pub removes: bool,
+    /// Whether what such objects log is read. Of pods.
+    pub logs: bool,
 }
 
 impl Relation {
@@ -109,7 +113,7 @@ impl Relation {
         K: kube_core::Resource<DynamicType = ()>,
         K::Scope: Scope,
     {
-        Relation { kind: KindRef::of::<K>(), how: How::Owned, removes: false }
+        Relation { kind: KindRef::of::<K>(), how: How::Owned, removes: false, logs: false }
     }
 
     /// Objects of this type hold the resource's data.
@@ -118,7 +122,12 @@ impl Relation {
         K: kube_core::Resource<DynamicType = ()>,
         K::Scope: Scope,
     {
-        Relation { kind: KindRef::of::<K>(), how: How::Kept { label: label.into() }, removes: false }
+        Relation {
+            kind: KindRef::of::<K>(),
+            how: How::Kept { label: label.into() },
+            removes: false,
+            logs: false,
+        }
     }
 
     /// Objects of this type are only looked at, unless they are [removable](Relation::removable).
@@ -127,13 +136,25 @@ impl Relation {
         K: kube_core::Resource<DynamicType = ()>,
         K::Scope: Scope,
     {
-        Relation { kind: KindRef::of::<K>(), how: How::Observed { label: label.into() }, removes: false }
+        Relation {
+            kind: KindRef::of::<K>(),
+            how: How::Observed { label: label.into() },
+            removes: false,
+            logs: false,
+        }
     }
 
     /// Plans may also remove such objects.
     #[must_use]
     pub fn removable(mut self) -> Self {
         self.removes = true;
+        self
+    }
+
+    /// What such objects log is read too.
+    #[must_use]
+    pub fn with_logs(mut self) -> Self {
+        self.logs = true;
         self
     }
 

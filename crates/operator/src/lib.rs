@@ -20,11 +20,13 @@ mod failure;
 pub mod image;
 mod kind;
 mod lint;
+mod names;
 mod object;
 mod plan;
 pub mod pod;
 mod question;
 mod report;
+pub mod resources;
 mod settle;
 mod view;
 
@@ -36,7 +38,8 @@ pub use conditions::{ConditionStatus, Conditions};
 pub use failure::{Class, Failure};
 pub use kind::{How, KindRef, Relation, Scope};
 pub use lint::{Finding, lint};
-pub use object::{NotAnObject, Object, ObjectRef, Unreadable};
+pub use names::Taken;
+pub use object::{NotAnObject, Object, ObjectRef, Unreadable, label};
 pub use plan::{Action, DataReason, Effect, EventType, Material, Plan, Removal, Step, Target};
 pub use question::{Answer, Answers, Question};
 pub use report::{Conditioned, Trouble};
@@ -81,6 +84,13 @@ pub trait Operator: Send + Sync + 'static {
     /// before it treads on it. What the resource already controls, or what carries its label, is in the view
     /// without being claimed.
     fn claims(&self, resource: &Self::Resource) -> Vec<ObjectRef>;
+
+    /// Names that a resource lays claim to because of what is around it, beside [`claims`](Operator::claims): where a
+    /// child gives another its name.
+    fn further_claims(&self, view: &View<Self::Resource>) -> Vec<ObjectRef> {
+        let _ = view;
+        Vec::new()
+    }
 
     /// What must be asked of the running service before deciding. Nothing where the view suffices.
     fn questions(&self, view: &View<Self::Resource>) -> Vec<Question> {

@@ -28,7 +28,8 @@ impl fmt::Display for Finding {
 /// Everything that is wrong with an operator's plan for a view.
 pub fn lint<O: Operator>(operator: &O, view: &View<O::Resource>, plan: &Plan) -> Vec<Finding> {
     let relations = operator.relations();
-    let claims = operator.claims(&view.resource);
+    let mut claims = operator.claims(&view.resource);
+    claims.extend(operator.further_claims(view));
     let mut findings = Findings(Vec::new());
     let mut applied = BTreeSet::new();
     for (place, step) in plan.steps.iter().enumerate() {

@@ -140,9 +140,9 @@ impl Object {
         self.text("/metadata/resourceVersion")
     }
 
-    /// The value of a label.
+    /// The value of a label, or of a field where the name begins with a dot: `.spec.instance`.
     pub fn label(&self, name: &str) -> Option<&str> {
-        self.0.get("metadata")?.get("labels")?.get(name)?.as_str()
+        label(&self.0, name)
     }
 
     /// Whether it is on its way out.
@@ -180,6 +180,16 @@ impl Object {
         }
         copy
     }
+}
+
+/// The value of a label of an object, or of a field of it where the name begins with a dot: `.spec.instance`.
+pub fn label<'o>(object: &'o Value, name: &str) -> Option<&'o str> {
+    let mut fields = name.split('.');
+    let found = match fields.next() {
+        Some("") => fields.try_fold(object, |value, field| value.get(field)),
+        _ => object.get("metadata")?.get("labels")?.get(name),
+    };
+    found?.as_str()
 }
 
 /// What stands where a secret value would.
@@ -236,6 +246,17 @@ mod tests {
         let shown = format!("{secret:?}");
         assert!(!shown.contains("aHVudGVyMg=="), "{shown}");
         assert!(shown.contains("password"), "{shown}");
+    }
+
+    #[test]
+    fn what_ties_an_object_to_a_resource_is_a_label_or_a_field() {
+        let object =
+            json!({"metadata": {"labels": {"a.b/c": "x"}}, "spec": {"from": {"name": "y"}, "count": 1}});
+        assert_eq!(label(&object, "a.b/c"), Some("x"));
+        assert_eq!(label(&object, ".spec.from.name"), Some("y"));
+        for none in ["c", ".spec.from", ".spec.count", ".spec.to.name", ".", ""] {
+            assert_eq!(label(&object, none), None, "{none:?}");
+        }
     }
 
     #[test]

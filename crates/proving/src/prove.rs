@@ -121,13 +121,6 @@ impl<O: Operator> Prove<O> {
         self
     }
 
-    /// Crashes also right after the writes of others: of people, controllers, nodes.
-    #[must_use]
-    pub fn after_anyones_writes(mut self) -> Self {
-        self.anyones = true;
-        self
-    }
-
     /// Does the runs, on all processors.
     pub fn run(&self) -> Report {
         let began = Instant::now();

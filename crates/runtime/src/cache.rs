@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use ballast_operator::{KindRef, NotAnObject, Object};
+use ballast_operator::{KindRef, NotAnObject, Object, label};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -92,7 +92,7 @@ impl Policy {
     /// The one label that every object worth keeping carries, to narrow the watch by.
     pub(crate) fn selector(&self) -> Option<&str> {
         match self.labels.as_slice() {
-            [label] if !self.primary && !self.applied => Some(label),
+            [label] if !self.primary && !self.applied && !label.starts_with('.') => Some(label),
             _ => None,
         }
     }
@@ -116,7 +116,7 @@ impl Policy {
             uid: text(&value, "/metadata/uid"),
             version: text(&value, "/metadata/resourceVersion"),
             controller: controller(&value),
-            labels: self.labels.iter().map(|label| label_value(&value, label)).collect(),
+            labels: self.labels.iter().map(|name| label(&value, name).map(Into::into)).collect(),
             json: Box::default(),
         };
         match self.keep(&entry) {
@@ -136,10 +136,6 @@ impl Policy {
 
 fn text(value: &Value, pointer: &str) -> Box<str> {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().into()
-}
-
-fn label_value(value: &Value, label: &str) -> Option<Box<str>> {
-    Some(value.get("metadata")?.get("labels")?.get(label)?.as_str()?.into())
 }
 
 fn controller(value: &Value) -> Option<Owner> {

@@ -18,7 +18,7 @@ use k8s_openapi::{
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::{key::Key, sources::Clock, write::Writer};
+use crate::{key::Key, metrics::ControllerMetrics, sources::Clock, write::Writer};
 
 /// How many events may wait to be sent. More than that in a moment is not read by anyone.
 const WAITING: usize = 2048;
@@ -55,12 +55,16 @@ type SeriesKey = (String, String, String, String, String);
 
 /// Where things to be said are handed over.
 #[derive(Clone)]
-pub(crate) struct Sayer(mpsc::Sender<Note>);
+pub(crate) struct Sayer {
+    notes: mpsc::Sender<Note>,
+    metrics: ControllerMetrics,
+}
 
 impl Sayer {
     /// Says something, sooner or later; or not, when too much is being said.
     pub(crate) fn say(&self, note: Note) {
-        if let Err(error) = self.0.try_send(note) {
+        self.metrics.said(note.type_, &note.reason);
+        if let Err(error) = self.notes.try_send(note) {
             let note = error.into_inner();
             tracing::warn!(
                 reason = note.reason,
@@ -76,9 +80,10 @@ pub(crate) fn channel(
     writer: Writer,
     clock: Arc<dyn Clock>,
     reporter: Reporter,
+    metrics: ControllerMetrics,
 ) -> (Sayer, impl Future<Output = ()> + Send) {
     let (sender, receiver) = mpsc::channel(WAITING);
-    (Sayer(sender), send(receiver, writer, clock, Aggregator::new(reporter)))
+    (Sayer { notes: sender, metrics }, send(receiver, writer, clock, Aggregator::new(reporter)))
 }
 
 async fn send(

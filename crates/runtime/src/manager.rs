@@ -307,7 +307,9 @@ fn begin<O: Operator>(
     let Start { client, caches, fence, options, metrics, recorder } = *start;
     let writer = Writer::new(client.clone(), fence.clone(), O::FIELD_MANAGER);
     let reporter = Reporter { controller: O::FIELD_MANAGER.to_owned(), instance: options.instance.clone() };
-    let (sayer, events) = events::channel(writer.clone(), Arc::clone(&options.clock), reporter);
+    let counted = metrics.controller(O::NAME, options.concurrency);
+    let (sayer, events) =
+        events::channel(writer.clone(), Arc::clone(&options.clock), reporter, counted.clone());
     let controller = Arc::new(Controller {
         operator,
         engine,
@@ -320,7 +322,6 @@ fn begin<O: Operator>(
         random: Arc::clone(&options.random),
         recorder: Arc::clone(recorder),
     });
-    let counted = metrics.controller(O::NAME, options.concurrency);
     let measured = Arc::clone(queue);
     metrics.queue(O::NAME, move || (measured.load(), measured.adds()));
     let worker = |_| -> BoxFuture<'static, ()> {

@@ -78,7 +78,8 @@ pub async fn look_at<O: Operator>(
     let claims = operator.claims(&view.resource);
     for relation in operator.relations() {
         let mut how = ListParams::default();
-        if let Some(label) = relation.label() {
+        // The server selects by labels, and not by fields of its choosing.
+        if let Some(label) = relation.label().filter(|label| !label.starts_with('.')) {
             how = how.labels(&format!("{label}={}", view.name()));
         }
         let request = Request::new(url(&relation.kind, view.namespace())).list(&how);
@@ -88,20 +89,24 @@ pub async fn look_at<O: Operator>(
             let Ok(child) = Object::of_kind(&relation.kind, item) else { continue };
             let claimed =
                 claims.iter().any(|claim| claim.kind == relation.kind && claim.name == child.name());
-            if relation.how != How::Owned || view.controls(&child) || claimed {
+            let belongs = match relation.label() {
+                Some(label) => child.label(label) == Some(view.name()),
+                None => view.controls(&child),
+            };
+            if belongs || claimed {
                 view.children.insert(&relation.kind, child);
             }
         }
     }
     // What stands under a claimed name without the label is seen too.
-    for claim in &claims {
+    for claim in claims.into_iter().chain(operator.further_claims(&view)) {
         let seen = view.children.object(&claim.kind, &claim.name).is_some();
-        let kept = operator
+        let labelled = operator
             .relations()
             .iter()
-            .any(|relation| relation.kind == claim.kind && matches!(relation.how, How::Kept { .. }));
+            .any(|relation| relation.kind == claim.kind && relation.how != How::Owned);
         let key = Key::new(view.namespace().filter(|_| claim.kind.namespaced), &claim.name);
-        if kept
+        if labelled
             && !seen
             && let Some(stranger) = read(client, &claim.kind, &key).await?
         {

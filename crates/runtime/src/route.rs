@@ -90,6 +90,10 @@ mod tests {
 
     /// The resources that are woken by a child with this metadata.
     async fn check(child: &KindRef, metadata: serde_json::Value, expected: &[&str]) {
+        check_object(child, json!({"metadata": metadata}), expected).await;
+    }
+
+    async fn check_object(child: &KindRef, value: serde_json::Value, expected: &[&str]) {
         let resource = KindRef {
             group: "test".into(),
             version: "v1".into(),
@@ -97,7 +101,11 @@ mod tests {
             plural: "notebooks".into(),
             namespaced: true,
         };
-        let relations = [Relation::owned::<Deployment>(), Relation::observed::<Pod>("notebook")];
+        let relations = [
+            Relation::owned::<Deployment>(),
+            Relation::observed::<Pod>("notebook"),
+            Relation::observed::<Pod>(".spec.reads"),
+        ];
         let queue = Arc::new(Queue::new());
         let mut wanted = Wanted::default();
         wanted.add(&resource, &relations);
@@ -105,14 +113,14 @@ mod tests {
             let place = |label: &str| labels.iter().position(|known| known == label);
             listener(kind, &resource, &relations, &place, &queue).into_iter().collect()
         });
-        let value = json!({"metadata": metadata});
-        caches.of(child).unwrap().show(0, Shown { key: Key::new(Some("ns"), "child"), value });
+        let shown = Shown { key: Key::new(Some("ns"), "child"), value: value.clone() };
+        caches.of(child).unwrap().show(0, shown);
         queue.add(Key::new(None, "end"), Cause::Time);
         let mut woken = Vec::new();
         while let Some(taken) = queue.take().await.filter(|taken| &*taken.key.name != "end") {
             woken.push(taken.key.to_string());
         }
-        assert_eq!(woken, expected, "{metadata}");
+        assert_eq!(woken, expected, "{value}");
     }
 
     #[tokio::test]
@@ -131,5 +139,12 @@ mod tests {
         let pod = KindRef::of::<Pod>();
         check(&pod, json!({"labels": {"notebook": "n"}}), &["ns/n"]).await;
         check(&pod, owner("test/v1", "Notebook", true), &[]).await;
+        check_object(&pod, json!({"metadata": {}, "spec": {"reads": "n"}}), &["ns/n"]).await;
+        check_object(
+            &pod,
+            json!({"metadata": {"labels": {"notebook": "m"}}, "spec": {"reads": "n"}}),
+            &["ns/m", "ns/n"],
+        )
+        .await;
     }
 }

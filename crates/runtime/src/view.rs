@@ -161,7 +161,9 @@ impl<O: Operator> Sight<'_, O> {
                 insert(&mut view.children, &relation.kind, &entry);
             }
         }
-        for claim in self.operator.claims(&view.resource) {
+        let mut claims = self.operator.claims(&view.resource);
+        claims.extend(self.operator.further_claims(view));
+        for claim in claims {
             let Some(cache) = self.caches.of(&claim.kind) else { continue };
             if view.children.object(&claim.kind, &claim.name).is_none()
                 && let Some(entry) = cache.get(&key.beside(&claim.name, claim.kind.namespaced))

@@ -3,7 +3,7 @@
 //! A watch that breaks is begun again from where it was; one that can't be, from a new list. That is kube's
 //! `watcher`; here its events go into a [`Cache`], and a server that refuses is asked again ever later.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ballast_operator::{How, KindRef, Relation};
 use futures::{StreamExt as _, pin_mut};
@@ -54,6 +54,15 @@ impl Namespaces {
         match self {
             Namespaces::All => Vec::new(),
             Namespaces::These(names) => names.iter().map(|name| Arc::from(name.as_str())).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Namespaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Namespaces::All => f.write_str("all"),
+            Namespaces::These(names) => f.write_str(&names.join(",")),
         }
     }
 }
@@ -329,5 +338,6 @@ mod tests {
         assert_eq!(Namespaces::parse(""), Namespaces::All);
         assert_eq!(Namespaces::parse(" , "), Namespaces::All);
         assert_eq!(Namespaces::parse("b, a,b"), Namespaces::These(vec!["a".into(), "b".into()]));
+        assert_eq!(Namespaces::parse("b, a,b").to_string(), "a,b");
     }
 }

@@ -38,6 +38,21 @@ impl Definition {
         validate::object(&self.schema, object, None).iter().map(|error| format!("{error}\n")).collect()
     }
 
+    /// Asserts that a server refuses a change of a spec in these words, or takes it where there are none.
+    #[track_caller]
+    pub fn check_change(&self, from: &Value, to: &Value, expected: &str) {
+        let object = |spec: &Value| {
+            json!({
+                "apiVersion": self.api_version, "kind": self.kind,
+                "metadata": {"name": "sample", "namespace": "default"}, "spec": spec,
+            })
+        };
+        let errors = validate::object(&self.schema, &object(to), Some(&object(from)));
+        let refusals: String = errors.iter().map(|error| format!("{error}\n")).collect();
+        let fits = if expected.is_empty() { refusals.is_empty() } else { refusals.contains(expected) };
+        assert!(fits, "{from} to {to}\n--- actual ---\n{refusals}--- expected ---\n{expected}");
+    }
+
     /// Asserts that a server refuses an object in these words, or takes it where there are none. `fields` are those
     /// beside `metadata`.
     #[track_caller]
