@@ -65,6 +65,15 @@ impl Health {
         self.ready(false).well
     }
 
+    /// Whether it is [ready](Health::is_ready), and what is missing where it isn't.
+    ///
+    /// # Errors
+    /// What is missing, in a line.
+    pub fn check(&self) -> Result<(), String> {
+        self.caches()?;
+        self.lease()
+    }
+
     /// Whether this process is the one that works: it is ready, and holds the lease if one is needed.
     pub fn is_working(&self) -> bool {
         self.is_ready() && matches!(*self.0.standing.lock(), Standing::Unneeded | Standing::Held)

@@ -17,6 +17,14 @@ pub struct BootstrapError {
     failure: Failure,
 }
 
+impl BootstrapError {
+    /// Whether it is for want of room.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self.failure, Failure::Full(_))
+    }
+}
+
 impl Api {
     /// Makes the namespaces, the default roles and bindings and the Service `kubernetes`, where they
     /// are not there already. What somebody changed is left as it is.

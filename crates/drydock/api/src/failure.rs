@@ -191,6 +191,11 @@ pub enum Failure {
     /// The server is going away.
     #[error("{0}")]
     Unavailable(String),
+    /// There is no room to write anything down. What was etcd's own failure has no words of Kubernetes'.
+    #[error(
+        "there is no room left where the cluster is kept: {0}. Reads go on, and so do writes once there is room"
+    )]
+    Full(String),
     /// A patch that can't be carried out. The real server does not say why; the reason is kept for logs.
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable(String),
@@ -258,6 +263,7 @@ impl Failure {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Injected { code, .. } => {
                 StatusCode::from_u16(*code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
@@ -287,6 +293,7 @@ impl Failure {
             Self::Internal(_) => "InternalError",
             Self::Unexpected(_) | Self::Headers { .. } => "",
             Self::Unavailable(_) => "ServiceUnavailable",
+            Self::Full(_) => "InsufficientStorage",
             Self::Injected { code, .. } => match code {
                 400 => "BadRequest",
                 403 => "Forbidden",

@@ -58,4 +58,4 @@ pub use hooks::{After, Before, Interceptor, LogEntry, OnEvent, RequestLog, Seen}
 pub use nodes::{NodeStream, Nodes, Unreachable};
 pub use request::{Options as RequestOptions, RequestInfo, ResourcePath, Verb};
 pub use response::{Answer, Cut, ResponseBody};
-pub use server::{Api, Clock, Options, VERSION};
+pub use server::{Api, Check, Clock, Options, VERSION};

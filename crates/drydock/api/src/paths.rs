@@ -21,9 +21,6 @@ use crate::{
     response::{self, Answer, ResponseBody},
 };
 
-/// The checks that `?verbose` lists.
-const CHECKS: [&str; 3] = ["ping", "log", "store"];
-
 /// Documents that were made, by path, and for which kinds.
 #[derive(Debug, Default)]
 pub(crate) struct Documents(Mutex<(u64, BTreeMap<String, Arc<Document>>)>);
@@ -82,7 +79,7 @@ impl Api {
         }
         let parts: Vec<&str> = info.path.trim_matches('/').split('/').collect();
         match parts.as_slice() {
-            [health @ ("healthz" | "livez" | "readyz"), rest @ ..] => health_answer(info, health, rest),
+            [health @ ("healthz" | "livez" | "readyz"), rest @ ..] => self.health(info, health, rest),
             ["version"] => Ok(response::value(StatusCode::OK, &version(), &plain(accept)?)),
             [""] => Ok(response::value(StatusCode::OK, &self.index(), &plain(accept)?)),
             ["api" | "apis", ..] => self.discovery(info, &parts, accept, headers),
@@ -101,6 +98,34 @@ impl Api {
             ["metrics"] => Ok(response::text(StatusCode::OK, self.metrics())),
             _ => Err(Failure::UnknownPath),
         }
+    }
+
+    /// `/healthz` and its like: a server that answers and writes is well, and ready once all who said so are.
+    fn health(&self, info: &RequestInfo, health: &str, rest: &[&str]) -> Result<Answer, Failure> {
+        let store = self.store().failure().map_or(Ok(()), |why| Err(why.to_string()));
+        let mut checks = vec![("ping", Ok(())), ("log", Ok(())), ("store", store)];
+        if health == "readyz" {
+            checks.extend(self.checks().into_iter().map(|(name, check)| (name, check())));
+        }
+        let all = rest.is_empty();
+        checks.retain(|(name, _)| all || rest == [*name]);
+        if checks.is_empty() {
+            return Err(Failure::UnknownPath);
+        }
+        let well = checks.iter().all(|(_, found)| found.is_ok());
+        let code = if well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+        if well && !(all && info.options.verbose) {
+            return Ok(response::text(code, "ok"));
+        }
+        let lines: String = checks
+            .iter()
+            .map(|(name, found)| match found {
+                Ok(()) => format!("[+]{name} ok\n"),
+                Err(why) => format!("[-]{name} failed: {why}\n"),
+            })
+            .collect();
+        let verdict = if well { "passed" } else { "failed" };
+        Ok(response::text(code, format!("{lines}{health} check {verdict}\n")))
     }
 
     /// The host and port by which others find this server; within the cluster, while it is not served.
@@ -235,19 +260,6 @@ fn tagged(document: &Document, headers: &HeaderMap) -> Answer {
 
 fn plain(accept: Option<&str>) -> Result<Accept, Failure> {
     Ok(Accept { shape: Shape::Whole, ..accept::negotiate(accept)? })
-}
-
-/// `/healthz` and its like: a server that answers is well.
-fn health_answer(info: &RequestInfo, health: &str, rest: &[&str]) -> Result<Answer, Failure> {
-    match rest {
-        [] if info.options.verbose => {
-            let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-            Ok(response::text(StatusCode::OK, format!("{lines}{health} check passed\n")))
-        }
-        [] => Ok(response::text(StatusCode::OK, "ok")),
-        [check] if CHECKS.contains(check) => Ok(response::text(StatusCode::OK, "ok")),
-        _ => Err(Failure::UnknownPath),
-    }
 }
 
 fn version() -> Value {

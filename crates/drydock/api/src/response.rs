@@ -53,12 +53,6 @@ impl ResponseBody {
         Self(Inner::Stream(Box::pin(stream)))
     }
 
-    /// The body goes on until somebody ends it.
-    #[must_use]
-    pub fn is_stream(&self) -> bool {
-        matches!(self.0, Inner::Stream(_))
-    }
-
     /// The bytes of a whole body.
     #[must_use]
     pub fn bytes(&self) -> Option<&Bytes> {

@@ -38,6 +38,9 @@ pub const VERSION: &str = "v1.34.11+drydock";
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
+/// Whether something is well; what is not, in a line, where it isn't.
+pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
 /// What a server is made of, beside its store.
 #[derive(Clone)]
 pub struct Options {
@@ -81,6 +84,7 @@ struct Inner {
     ending: Mutex<BTreeSet<String>>,
     documents: Documents,
     served: OnceLock<SocketAddr>,
+    checks: Mutex<Vec<(&'static str, Check)>>,
 }
 
 impl std::fmt::Debug for Api {
@@ -107,6 +111,7 @@ impl Api {
             ending: Mutex::default(),
             documents: Documents::default(),
             served: OnceLock::new(),
+            checks: Mutex::default(),
         }));
         api.restore_definitions();
         api
@@ -139,6 +144,15 @@ impl Api {
     /// Where the API is served, once it is: the first address counts.
     pub(crate) fn served(&self) -> &OnceLock<SocketAddr> {
         &self.0.served
+    }
+
+    /// From now on `/readyz` answers for this, too.
+    pub fn check(&self, name: &'static str, check: Check) {
+        self.0.checks.lock().push((name, check));
+    }
+
+    pub(crate) fn checks(&self) -> Vec<(&'static str, Check)> {
+        self.0.checks.lock().clone()
     }
 
     pub(crate) fn clock(&self) -> Clock {

@@ -7,7 +7,7 @@
 //! **Caveats.** A write that names no `resourceVersion` is made again on the newer object when
 //! somebody else was faster; one that names one is refused.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use drydock_merge::managed;
 use drydock_schema::FieldError;
@@ -317,8 +317,24 @@ impl From<Failure> for Attempt {
 pub(crate) fn commit_failure(error: &CommitError) -> Failure {
     match error {
         CommitError::Closed => Failure::Unavailable("the server is shutting down".into()),
+        CommitError::Io(why) if is_full(why) => Failure::Full(words(why)),
+        CommitError::Io(why) | CommitError::Broken(why) => {
+            Failure::Internal(format!("{error}: {}", words(why)))
+        }
         other => Failure::Internal(other.to_string()),
     }
+}
+
+/// What the system said, without the number that it gives its errors.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error ").next().unwrap_or_default().to_owned()
+}
+
+/// Whether it is for want of room, of the disk's, the user's or the file's.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// The object's namespace is the path's: filled in, or refused.

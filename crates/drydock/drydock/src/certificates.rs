@@ -45,6 +45,9 @@ pub enum CertificateError {
     /// It could not be kept.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What was kept is no key.
+    #[error("{}: damaged: this is no private key", .0.display())]
+    Damaged(std::path::PathBuf),
 }
 
 /// Signs serving certificates.
@@ -65,9 +68,10 @@ impl Authority {
     /// The authority kept in `directory`, made when there is none.
     pub(crate) fn kept(directory: &Path, now: Timestamp) -> Result<Authority, CertificateError> {
         let (certificate, key) = (directory.join("ca.crt"), directory.join("ca.key"));
-        if let (Some(pem), Some(key)) = (private::read(&certificate)?, private::read(&key)?) {
+        if let (Some(pem), Some(text)) = (private::read(&certificate)?, private::read(&key)?) {
+            let pair = KeyPair::from_pem(&text).map_err(|_| CertificateError::Damaged(key))?;
             // The issuer is told by name and key alone, and the name is always the same.
-            return Ok(Authority { pem, issuer: Issuer::new(params(now)?, KeyPair::from_pem(&key)?) });
+            return Ok(Authority { pem, issuer: Issuer::new(params(now)?, pair) });
         }
         let made = Authority::in_memory(now)?;
         private::write(&key, made.issuer.key().serialize_pem().as_bytes())?;

@@ -1,7 +1,7 @@
 //! What the cluster proves itself and others by: its certificate authority, the key that signs ServiceAccount
 //! tokens, the administrator's token. With a data directory they stay the same over restarts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,6 +24,9 @@ pub enum CredentialError {
     /// No randomness.
     #[error("the system has no randomness to give")]
     Random(#[from] getrandom::Error),
+    /// What was kept is no key.
+    #[error("{}: damaged: this is no private key", .0.display())]
+    Damaged(PathBuf),
     /// Not readable, or not writable.
     #[error(transparent)]
     File(#[from] FileError),
@@ -51,8 +54,9 @@ impl Credentials {
         let key_path = directory.join("service-accounts.key");
         let signing_key = match private::read(&key_path)? {
             Some(text) => {
-                let der = STANDARD.decode(text.trim()).map_err(|_| KeyError::Malformed)?;
-                SigningKey::from_pkcs8(&der)?
+                let der = STANDARD.decode(text.trim()).ok();
+                let key = der.and_then(|der| SigningKey::from_pkcs8(&der).ok());
+                key.ok_or(CredentialError::Damaged(key_path))?
             }
             None => {
                 let key = SigningKey::generate()?;

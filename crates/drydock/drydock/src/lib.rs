@@ -131,6 +131,17 @@ impl Drydock {
         self.store.compact(floor);
     }
 
+    /// Waits until the data directory can no longer be written, because it is not known any more what it holds, and
+    /// says why. Nothing is acknowledged from then on; what was is there at the next start.
+    pub async fn broken(&self) -> Arc<std::io::Error> {
+        self.store.broken().await
+    }
+
+    /// From now on the API's `/readyz` answers for this, too.
+    pub fn check(&self, name: &'static str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.link.api.check(name, Arc::new(check));
+    }
+
     /// Serves the API over TLS on `listener` until the cluster is stopped, and gives the address. May be called
     /// for several listeners; the kubeconfig is about the first.
     ///

@@ -26,7 +26,7 @@ impl FileError {
 }
 
 /// Writes beside `path`, with mode 0600, and renames: a reader sees the old file or the new one, and nobody else
-/// sees either. A directory that has to be made first is 0700.
+/// sees either, also after a power failure. A directory that has to be made first is 0700.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -35,7 +35,9 @@ pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), FileError> {
     // Two writers of one file must not write into each other's; the last to rename wins.
     name.push(format!(".{:x}.new", std::process::id()));
     let beside = directory.join(name);
-    let written = write_new(&beside, content).and_then(|()| std::fs::rename(&beside, path));
+    let written = write_new(&beside, content)
+        .and_then(|()| std::fs::rename(&beside, path))
+        .and_then(|()| File::open(directory)?.sync_all());
     written.map_err(|error| {
         // The error to tell is the first; a leftover is replaced by the next attempt.
         let _ = std::fs::remove_file(&beside);

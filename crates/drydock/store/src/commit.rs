@@ -69,9 +69,12 @@ pub enum CommitError {
     /// The store takes no more commits.
     #[error("the store is closed")]
     Closed,
-    /// It couldn't be written.
+    /// It couldn't be written. The next may be: a full disk is emptied.
     #[error("the log can't be written")]
     Io(#[source] Arc<std::io::Error>),
+    /// It is not known what is on disk. Nothing is committed any more until the store is opened anew.
+    #[error("the log is no longer written, since it could not be flushed")]
+    Broken(#[source] Arc<std::io::Error>),
 }
 
 /// Judges one commit against the object as it is and gives the event that it would be.
@@ -113,12 +116,12 @@ pub(crate) fn now(
     change: Change,
 ) -> Result<Arc<Stored>, CommitError> {
     let writing = shared.writing.lock();
-    let (current, revision) = {
+    let (current, revision, key) = {
         let state = shared.state.read();
         if state.is_closed() {
             return Err(CommitError::Closed);
         }
-        (state.get(&key).cloned(), state.revision().next())
+        (state.get(&key).cloned(), state.revision().next(), state.share(key))
     };
     let event = judge(current.as_ref(), key, expect, change, revision)?;
     let object = Arc::clone(&event.object);
@@ -144,6 +147,7 @@ struct Pending {
 
 /// The one who writes the log.
 pub(crate) struct Committer {
+    shared: Arc<Shared>,
     work: mpsc::Sender<Work>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -151,18 +155,23 @@ pub(crate) struct Committer {
 impl Committer {
     pub(crate) fn start(shared: Arc<Shared>, log: Log) -> Committer {
         let (work, queue) = mpsc::channel();
+        let theirs = Arc::clone(&shared);
         let thread =
-            std::thread::Builder::new().name("store".into()).spawn(move || write(&shared, log, &queue));
+            std::thread::Builder::new().name("store".into()).spawn(move || write(&theirs, log, &queue));
         // Without a thread the queue has no reader, and every commit is answered with `Closed`.
         let thread = thread.inspect_err(|error| tracing::error!(%error, "no thread for the store")).ok();
-        Committer { work, thread: Mutex::new(thread) }
+        Committer { shared, work, thread: Mutex::new(thread) }
     }
 
     pub(crate) async fn commit(&self, key: Key, expect: Expect, change: Change) -> Answer {
         let (answer, answered) = oneshot::channel();
         let pending = Box::new(Pending { key, expect, change, answer });
-        self.work.send(Work::Commit(pending)).map_err(|_| CommitError::Closed)?;
-        answered.await.unwrap_or(Err(CommitError::Closed))
+        let ended = || match self.shared.broken() {
+            Some(error) => CommitError::Broken(error),
+            None => CommitError::Closed,
+        };
+        self.work.send(Work::Commit(pending)).map_err(|_| ended())?;
+        answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Lets what is queued be written, then ends the thread and with it the hold on the directory.
@@ -197,18 +206,24 @@ fn write(shared: &Shared, mut log: Log, queue: &mpsc::Receiver<Work>) {
                 }
             }
         }
-        if !batch.finish(&mut log) {
+        let trusted = batch.finish(&mut log) && tidy(shared, &mut log);
+        if !trusted {
             break;
-        }
-        if log.is_overgrown() {
-            let present = shared.state.read().present();
-            if let Err(error) = log.compact(&present) {
-                tracing::warn!(%error, "the log can't be compacted and goes on growing");
-            }
         }
     }
     let wakers = shared.state.write().close();
     wakers.into_iter().for_each(std::task::Waker::wake);
+}
+
+/// Sees to the length of the log. False when it can no longer be trusted.
+fn tidy(shared: &Shared, log: &mut Log) -> bool {
+    match log.tidy(|| shared.state.read().present()) {
+        Ok(()) | Err(LogError::Refused(_)) => true,
+        Err(LogError::Broken(error)) => {
+            shared.breaks(error);
+            false
+        }
+    }
 }
 
 /// Commits that share one flush, judged but not yet seen by anyone.
@@ -234,9 +249,12 @@ impl<'a> Batch<'a> {
 
     fn take(&mut self, pending: Pending) {
         let Pending { key, expect, change, answer } = pending;
-        let current = match self.touched.get(&key) {
-            Some(touched) => touched.clone(),
-            None => self.shared.state.read().get(&key).cloned(),
+        let (current, key) = match self.touched.get(&key) {
+            Some(touched) => (touched.clone(), key),
+            None => {
+                let state = self.shared.state.read();
+                (state.get(&key).cloned(), state.share(key))
+            }
         };
         match judge(current.as_ref(), key, expect, change, self.revision.next()) {
             Ok(event) => {
@@ -252,9 +270,8 @@ impl<'a> Batch<'a> {
 
     /// Writes, publishes, answers, in this order. False when the log can no longer be trusted.
     fn finish(self, log: &mut Log) -> bool {
-        let written = log.append(self.events.iter().map(|(event, _)| &**event));
-        let trusted = !matches!(written, Err(LogError::Broken(_)));
-        match written {
+        let mut trusted = true;
+        match log.append(self.events.iter().map(|(event, _)| &**event)) {
             Ok(()) => {
                 let mut wakers = Vec::new();
                 {
@@ -269,12 +286,17 @@ impl<'a> Batch<'a> {
                     let _ = answer.send(Ok(Arc::clone(&event.object)));
                 }
             }
-            Err(LogError::Refused(error) | LogError::Broken(error)) => {
-                tracing::error!(%error, trusted, "the log can't be written");
+            Err(LogError::Refused(error)) => {
+                tracing::error!(%error, "the log can't be written");
                 let error = Arc::new(error);
                 for (_, answer) in self.events {
                     let _ = answer.send(Err(CommitError::Io(Arc::clone(&error))));
                 }
+            }
+            // Those who wait are told by whoever finds that there is no one to answer.
+            Err(LogError::Broken(error)) => {
+                self.shared.breaks(error);
+                trusted = false;
             }
         }
         // A refusal may rest on a commit of this very batch, so it is said after that can be seen.

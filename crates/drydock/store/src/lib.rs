@@ -2,7 +2,8 @@
 //!
 //! **Guarantees.** Every commit raises the revision by exactly one, and its event is seen by each watch of its
 //! range once, in order. A reader sees a prefix of the commits, never a mixture; a commit that is visible is
-//! durable where the store was [opened](Store::open) on a directory. Any revision from [`Store::oldest`] on can
+//! durable where the store was [opened](Store::open) on a directory. A commit that could not be written is told so
+//! and never seen; once it is not known what is on disk none is [taken](Store::broken) any more. Any revision from [`Store::oldest`] on can
 //! be listed, snapshotted and watched from; an older one is refused with [`Compacted`], never answered wrongly.
 //!
 //! **What it does not do.** It knows nothing of JSON or of Kubernetes: a value is bytes, and what selectors look
@@ -26,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch as told;
 
 use commit::Committer;
 use state::State;
@@ -79,6 +81,20 @@ pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     /// Held from looking at the expectation to publishing, where there is no committing thread to do that.
     pub(crate) writing: Mutex<()>,
+    /// Why the log is no longer written, once it isn't.
+    broken: told::Sender<Option<Arc<std::io::Error>>>,
+}
+
+impl Shared {
+    /// It is not known any more what is on disk.
+    pub(crate) fn breaks(&self, error: std::io::Error) {
+        tracing::error!(%error, "the log can no longer be written");
+        self.broken.send_replace(Some(Arc::new(error)));
+    }
+
+    pub(crate) fn broken(&self) -> Option<Arc<std::io::Error>> {
+        self.broken.borrow().clone()
+    }
 }
 
 impl Store {
@@ -104,7 +120,8 @@ impl Store {
     }
 
     fn over(state: State, log: Option<log::Log>) -> Store {
-        let shared = Arc::new(Shared { state: RwLock::new(state), writing: Mutex::new(()) });
+        let broken = told::Sender::new(None);
+        let shared = Arc::new(Shared { state: RwLock::new(state), writing: Mutex::new(()), broken });
         let committer = log.map(|log| Committer::start(Arc::clone(&shared), log));
         Store { inner: Arc::new(Inner { shared, committer }) }
     }
@@ -157,6 +174,25 @@ impl Store {
         match &self.inner.committer {
             None => commit::now(&self.inner.shared, key, expect, change),
             Some(committer) => committer.commit(key, expect, change).await,
+        }
+    }
+
+    /// Why commits are taken no more, when they aren't though nobody closed the store.
+    pub fn failure(&self) -> Option<Arc<std::io::Error>> {
+        self.inner.shared.broken()
+    }
+
+    /// Waits until it is not known any more what is on disk, which is seldom, and says why. Nothing that was
+    /// acknowledged is affected; whoever opens the directory anew has all of it.
+    pub async fn broken(&self) -> Arc<std::io::Error> {
+        let mut told = self.inner.shared.broken.subscribe();
+        loop {
+            if let Some(error) = told.borrow_and_update().clone() {
+                return error;
+            }
+            if told.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 

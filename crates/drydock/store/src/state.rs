@@ -3,8 +3,13 @@
 //! There is one persistent map per resource, so a reader takes a copy in constant time and leaves. The history
 //! is kept per resource too; an older revision is the present map with the later events undone. No map is kept
 //! per revision: that would cost some kilobytes for each event, and hardly any revision is ever asked for again.
+//!
+//! Beside the maps there is a table of all objects by key. One object among many is found in it with few looks at
+//! memory, where the way through a map takes more of them the larger the map is.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
@@ -71,10 +76,37 @@ pub(crate) struct Shelf {
     pub(crate) waiting: Mutex<Waiting>,
 }
 
+/// An object that is found by its key.
+struct Held(Arc<Stored>);
+
+impl Borrow<Key> for Held {
+    fn borrow(&self) -> &Key {
+        &self.0.key
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for Held {}
+
+impl Hash for Held {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.key.hash(hasher);
+    }
+}
+
 pub(crate) struct State {
     revision: Revision,
     oldest: Revision,
     shelves: HashMap<Arc<str>, Shelf>,
+    /// What is on all shelves.
+    table: HashSet<Held>,
+    /// The namespaces that there ever were, so that their objects share the name.
+    namespaces: HashSet<Arc<str>>,
     /// The resources of the events that are kept, oldest first: in this order they are forgotten.
     order: VecDeque<Arc<str>>,
     history: usize,
@@ -92,6 +124,8 @@ impl State {
             revision: Revision(1),
             oldest: Revision(1),
             shelves: HashMap::new(),
+            table: HashSet::new(),
+            namespaces: HashSet::new(),
             order: VecDeque::new(),
             // An event has to be kept at least until its watchers, who are woken after it, had a look.
             history: options.history.max(1),
@@ -108,6 +142,7 @@ impl State {
         for (resource, objects) in snapshot.shelves {
             let changed = objects.values().map(|object| object.revision).max().unwrap_or_default();
             let forgotten = snapshot.revision;
+            state.table.extend(objects.values().map(|object| Held(Arc::clone(object))));
             state.shelves.insert(resource, Shelf { objects, changed, forgotten, ..Shelf::default() });
         }
         state
@@ -131,7 +166,20 @@ impl State {
         let shelf = self.shelves.entry(Arc::clone(&object.key.resource)).or_default();
         shelf.changed = shelf.changed.max(object.revision);
         shelf.forgotten = start;
-        shelf.objects.insert(place_of(&object.key), object);
+        shelf.objects.insert(place_of(&object.key), Arc::clone(&object));
+        self.namespaces.insert(Arc::clone(&object.key.namespace));
+        self.table.insert(Held(object));
+    }
+
+    /// A key of the same names, in the memory that other keys have them in already.
+    pub(crate) fn share(&self, key: Key) -> Key {
+        let resource = self.shelves.get_key_value(&key.resource).map(|(resource, _)| Arc::clone(resource));
+        let namespace = self.namespaces.get(&key.namespace).cloned();
+        Key {
+            resource: resource.unwrap_or(key.resource),
+            namespace: namespace.unwrap_or(key.namespace),
+            name: key.name,
+        }
     }
 
     pub(crate) fn revision(&self) -> Revision {
@@ -155,7 +203,7 @@ impl State {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Stored>> {
-        self.shelves.get(&key.resource)?.objects.get(&place_of(key))
+        self.table.get(key).map(|held| &held.0)
     }
 
     pub(crate) fn shelf(&self, resource: &str) -> Option<&Shelf> {
@@ -173,11 +221,17 @@ impl State {
         let key = &event.object.key;
         let shelf = self.shelves.entry(Arc::clone(&key.resource)).or_default();
         match event.kind {
-            EventKind::Deleted => shelf.objects.remove(&place_of(key)),
-            EventKind::Added | EventKind::Modified => {
-                shelf.objects.insert(place_of(key), Arc::clone(&event.object))
+            EventKind::Deleted => {
+                shelf.objects.remove(&place_of(key));
+                self.table.remove(key);
             }
-        };
+            EventKind::Added | EventKind::Modified => {
+                shelf.objects.insert(place_of(key), Arc::clone(&event.object));
+                // The first one stays.
+                self.namespaces.insert(Arc::clone(&key.namespace));
+                self.table.replace(Held(Arc::clone(&event.object)));
+            }
+        }
         shelf.changed = event.revision;
         let wakers = shelf.waiting.get_mut().take_for(&key.namespace);
         self.order.push_back(Arc::clone(&key.resource));

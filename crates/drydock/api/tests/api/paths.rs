@@ -1,5 +1,8 @@
 //! Paths that name no resource.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use http_body_util::BodyExt;
 use serde_json::json;
 
@@ -62,4 +65,23 @@ async fn large_answers_are_compressed_for_those_who_ask() {
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(bytes.len() < 10_000, "{}", bytes.len());
     assert!(cluster.send(&format!("GET {maps}"), "").await.headers().get("content-encoding").is_none());
+}
+
+#[tokio::test]
+async fn readiness_answers_for_those_who_asked_it_to() {
+    let cluster = Cluster::new().await;
+    let ready = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ready);
+    let check = move || if seen.load(Ordering::Relaxed) { Ok(()) } else { Err("not yet".to_owned()) };
+    cluster.api.check("operators", Arc::new(check));
+    let failed = "500 [+]ping ok\n[+]log ok\n[+]store ok\n[-]operators failed: not yet\nreadyz check failed";
+    cluster.check("GET /readyz", "", failed).await;
+    cluster.check("GET /readyz/operators", "", "500 [-]operators failed: not yet\nreadyz check failed").await;
+    for well in ["/livez", "/healthz", "/readyz/store"] {
+        cluster.check(&format!("GET {well}"), "", "200 ok").await;
+    }
+    cluster.check("GET /livez/operators", "", "404 404 page not found").await;
+    ready.store(true, Ordering::Relaxed);
+    cluster.check("GET /readyz", "", "200 ok").await;
+    cluster.check("GET /readyz/operators", "", "200 ok").await;
 }

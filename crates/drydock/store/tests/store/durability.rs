@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::support::*;
 use drydock_store::{OpenError, Options, Revision, Store};
@@ -125,14 +126,65 @@ async fn a_log_well_past_its_live_data_is_compacted() {
     for name in ["a", "b"].repeat(12) {
         put(&store, name, &large).await.unwrap();
     }
-    put(&store, "c", "small").await.unwrap();
     delete(&store, "b").await.unwrap();
+    // It takes its time, beside the commits: the one after its end puts the new log in place.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while fs::metadata(&log).unwrap().len() > 14 << 20 {
+        assert!(Instant::now() < deadline, "24 MiB of commits are not compacted");
+        put(&store, "c", "small").await.unwrap();
+    }
+    let revision = store.revision();
     drop(store);
-    let length = fs::metadata(&log).unwrap().len();
-    assert!(length < 14 << 20, "{length} bytes after 24 MiB of commits");
     let store = open(directory.path()).unwrap();
-    assert_eq!(store.revision(), Revision(27));
+    assert_eq!(store.revision(), revision);
     let listed = store.list(&range("/pods", None), Default::default()).unwrap();
-    let kept: Vec<_> = listed.items.iter().map(|item| (&*item.key.name, item.revision.0)).collect();
-    assert_eq!(kept, [("a", 24), ("c", 26)]);
+    let kept: Vec<_> = listed.items.iter().map(|item| (&*item.key.name, item.revision)).collect();
+    assert_eq!(kept, [("a", Revision(24)), ("c", revision)]);
+}
+
+#[tokio::test]
+async fn commits_go_on_while_the_log_is_compacted_and_all_of_them_are_there_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    let large = "x".repeat(200_000);
+    let mut largest = 0;
+    for number in 0..400 {
+        // Ten names, so that there is far more to forget than to keep; and some that come and go.
+        put(&store, &format!("kept-{}", number % 10), &format!("{number}-{large}")).await.unwrap();
+        put(&store, &format!("passing-{number}"), "short").await.unwrap();
+        if number >= 7 {
+            delete(&store, &format!("passing-{}", number - 7)).await.unwrap();
+        }
+        largest = largest.max(fs::metadata(directory.path().join("log")).unwrap().len());
+    }
+    assert!(largest < 60 << 20, "{largest} bytes where 80 MB were written, and 2 MB are kept");
+    let (before, revision) = (names(&store, None), store.revision());
+    drop(store);
+    assert!(!directory.path().join("log.new").exists(), "an unfinished log was left");
+    let store = open(directory.path()).unwrap();
+    assert!(names(&store, None) == before, "something is other than it was");
+    assert_eq!(store.revision(), revision);
+}
+
+#[tokio::test]
+async fn a_log_that_was_being_written_when_the_process_died_is_of_no_account() {
+    let directory = tempfile::tempdir().unwrap();
+    written(directory.path()).await;
+    fs::write(directory.path().join("log.new"), b"half a lo").unwrap();
+    assert_eq!(names(&open(directory.path()).unwrap(), None), "a=3@4! b=2@3!");
+}
+
+#[tokio::test]
+async fn a_later_format_is_refused_in_one_line_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    written(directory.path()).await;
+    let log = directory.path().join("log");
+    let mut later = fs::read(&log).unwrap();
+    later[8] = 2;
+    fs::write(&log, &later).unwrap();
+    assert_eq!(
+        open(directory.path()).unwrap_err().to_string(),
+        format!("{}: written in format version 2, and this program reads no later one than 1", log.display())
+    );
+    assert_eq!(fs::read(&log).unwrap(), later);
 }

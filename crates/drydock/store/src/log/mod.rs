@@ -1,0 +1,272 @@
+//! The file: its format, its replay, its compaction.
+//!
+//! ```text
+//! directory   lock   held by the process that has the store open
+//!             log    the whole store; log.new is one in the making
+//! log         header, then frames
+//! header      "DRYDOCK\n", version u32, salt u32, snapshot revision u64, snapshot objects u64, CRC32 of these
+//! frame       length u32, CRC32 of the content u32, CRC32 of these eight bytes, content
+//! content     entries: kind u8, revision u64, resource, namespace, name, labels, fields, value
+//! ```
+//!
+//! Numbers are little-endian. A log begins with a snapshot, as frames of objects, and goes on with a frame per
+//! batch of commits. It is compacted by writing a new one beside it and renaming that, so there is never more
+//! than one file to agree with.
+//!
+//! **Invariants.** A frame is acknowledged only after it and everything before it were flushed. So what is
+//! unreadable at the very end was never acknowledged and is dropped, and what is unreadable with something
+//! readable behind it is damage, and refused. The checksums are seeded with the file's own random salt, lest an
+//! object that holds a piece of a log passes for one. After a failed flush nothing is acknowledged any more: the
+//! kernel may have dropped what it couldn't write, and trying again would prove nothing.
+
+mod compaction;
+mod format;
+mod replay;
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use compaction::{Compaction, Written, create};
+use format::{FRAME_HEADER, VERSION, begin, encode, seal};
+use replay::Replay;
+
+use crate::object::{Event, EventKind};
+use crate::state::{Snapshot, State};
+
+/// A batch may make the buffer larger than this, but not for ever.
+const BUFFER: usize = 1 << 20;
+/// A log is compacted when what follows its snapshot is this many times as long as the snapshot, and no shorter
+/// than the minimum: each byte is then rewritten a bounded number of times, and small logs not at all.
+const OVERGROWN_FACTOR: u64 = 3;
+const OVERGROWN_MINIMUM: u64 = 8 << 20;
+
+/// Why a directory can't be opened as a store.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or another store of this one, has it.
+    #[error("{} is in use by another process", .0.display())]
+    InUse(PathBuf),
+    /// The system said no.
+    #[error("{}: can't {doing}", path.display())]
+    Io {
+        /// Of which file.
+        path: PathBuf,
+        /// Doing what.
+        doing: &'static str,
+        /// What it said.
+        #[source]
+        source: io::Error,
+    },
+    /// Written by something newer.
+    #[error("{}: written in format version {found}, and this program reads no later one than {VERSION}", path.display())]
+    Version {
+        /// Of which file.
+        path: PathBuf,
+        /// The version it says it has.
+        found: u32,
+    },
+    /// The file is damaged where it was once whole.
+    #[error("{}: damaged at offset {offset}: {what}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+}
+
+/// Why a batch was not written.
+#[derive(Debug)]
+pub(crate) enum LogError {
+    /// The log is as it was before.
+    Refused(io::Error),
+    /// What is on disk is not known any more.
+    Broken(io::Error),
+}
+
+/// What a log needs of the file that it is.
+pub(crate) trait Disk: Send {
+    /// Adds bytes at the end. After an error some of them may be there.
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes what was added last through a power failure.
+    fn flush(&mut self) -> io::Result<()>;
+    /// Takes away what is beyond this length.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+}
+
+impl Disk for File {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+}
+
+/// The open log. Dropping it lets the directory go.
+pub(crate) struct Log {
+    dir: PathBuf,
+    file: Box<dyn Disk>,
+    salt: u32,
+    length: u64,
+    snapshot_length: u64,
+    /// Up to this length no compaction is begun: one has failed.
+    patient_until: u64,
+    compaction: Option<Compaction>,
+    buffer: Vec<u8>,
+    /// Held, not read.
+    _lock: Option<File>,
+}
+
+impl Log {
+    /// Locks `dir` and brings `state` to what its log says.
+    pub(crate) fn open(dir: &Path, state: &mut State) -> Result<Log, OpenError> {
+        let failed = |path: &Path, doing| {
+            let path = path.to_owned();
+            move |source| OpenError::Io { path, doing, source }
+        };
+        make_directory(dir).map_err(failed(dir, "make the directory"))?;
+        let lock_path = dir.join("lock");
+        let lock = private(&lock_path, false).map_err(failed(&lock_path, "make it"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(dir.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(failed(&lock_path, "lock it")(error)),
+        }
+        let path = dir.join("log");
+        if !path.try_exists().map_err(failed(&path, "look at it"))? {
+            let Written { file, salt, length } =
+                create(dir, &state.present()).map_err(failed(&path, "make it"))?;
+            return Ok(Log::over(dir, Box::new(file), salt, [length; 2], Some(lock)));
+        }
+        let file =
+            OpenOptions::new().read(true).append(true).open(&path).map_err(failed(&path, "open it"))?;
+        let replayed = Replay::of(&path, &file, state)?;
+        state.restored_fully();
+        if replayed.torn {
+            let cut = file.set_len(replayed.length).and_then(|()| file.sync_all());
+            cut.map_err(failed(&path, "cut off its unfinished end"))?;
+        }
+        let lengths = [replayed.length, replayed.snapshot_length];
+        Ok(Log::over(dir, Box::new(file), replayed.salt, lengths, Some(lock)))
+    }
+
+    /// A log that is so long, of which so much is its snapshot.
+    fn over(
+        dir: &Path,
+        file: Box<dyn Disk>,
+        salt: u32,
+        [length, snapshot_length]: [u64; 2],
+        lock: Option<File>,
+    ) -> Log {
+        Log {
+            dir: dir.to_owned(),
+            file,
+            salt,
+            length,
+            snapshot_length,
+            patient_until: 0,
+            compaction: None,
+            buffer: Vec::new(),
+            _lock: lock,
+        }
+    }
+
+    /// Writes one frame and flushes it.
+    pub(crate) fn append<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<(), LogError> {
+        begin(&mut self.buffer);
+        for event in events {
+            encode(&mut self.buffer, event.kind == EventKind::Deleted, &event.object);
+        }
+        if self.buffer.len() == FRAME_HEADER {
+            return Ok(());
+        }
+        seal(&mut self.buffer, self.salt).map_err(LogError::Refused)?;
+        if let Err(error) = self.file.add(&self.buffer) {
+            // A full disk, most likely: what did get written is taken back, and the next may fit again.
+            return Err(match self.file.cut(self.length) {
+                Ok(()) => LogError::Refused(error),
+                Err(_) => LogError::Broken(error),
+            });
+        }
+        self.file.flush().map_err(LogError::Broken)?;
+        self.length += self.buffer.len() as u64;
+        if let Some(compaction) = &mut self.compaction {
+            compaction.remember(&self.buffer);
+        }
+        self.buffer.shrink_to(BUFFER);
+        Ok(())
+    }
+
+    fn is_overgrown(&self) -> bool {
+        let grown = self.length - self.snapshot_length;
+        grown > OVERGROWN_MINIMUM.max(OVERGROWN_FACTOR * self.snapshot_length)
+            && self.length >= self.patient_until
+    }
+
+    /// Begins or ends a compaction where it is time to. What is `present` is what the log says.
+    pub(crate) fn tidy(&mut self, present: impl FnOnce() -> Snapshot) -> Result<(), LogError> {
+        let done = match self.compaction.take_if(|compaction| compaction.is_written()) {
+            Some(compaction) => compaction.finish().map(|(written, snapshot_length)| {
+                tracing::debug!(before = self.length, after = written.length, "compacted the log");
+                (self.salt, self.length, self.snapshot_length) =
+                    (written.salt, written.length, snapshot_length);
+                self.file = Box::new(written.file);
+            }),
+            None if self.compaction.is_none() && self.is_overgrown() => {
+                let started = Compaction::start(&self.dir, present()).map_err(LogError::Refused);
+                started.map(|compaction| self.compaction = Some(compaction))
+            }
+            None => Ok(()),
+        };
+        match done {
+            Err(LogError::Refused(error)) => {
+                tracing::warn!(%error, "the log can't be compacted and goes on growing");
+                self.patient_until = self.length + OVERGROWN_MINIMUM.max(self.length / 2);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Some(compaction) = self.compaction.take() {
+            compaction.abandon();
+        }
+    }
+}
+
+/// Makes a directory and those above it, so that it is there after a power failure, too.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    missing.iter().filter_map(|made| made.parent()).try_for_each(|parent| {
+        sync_directory(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    })
+}
+
+/// Makes the names in a directory last through a power failure.
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// A file only its owner can read.
+fn private(path: &Path, new: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(0o600);
+    if new { options.create_new(true) } else { options.create(true) }.open(path)
+}
+
+#[cfg(test)]
+mod tests;

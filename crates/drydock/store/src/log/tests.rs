@@ -1,0 +1,152 @@
+//! Disks that fail, as none on a developer's machine does.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+
+use super::format::HEADER;
+use super::{Disk, Log};
+use crate::{Change, CommitError, Draft, Expect, Key, Options, Page, Range, Revision, State, Store};
+
+/// What a disk holds, and how it is to behave.
+#[derive(Default)]
+struct Plates {
+    bytes: Vec<u8>,
+    /// So many fit.
+    room: usize,
+    flush_fails: bool,
+    cut_fails: bool,
+    flushes: usize,
+    /// The next flush takes until there is word from here.
+    held: Option<mpsc::Receiver<()>>,
+}
+
+#[derive(Clone)]
+struct Failing(Arc<Mutex<Plates>>);
+
+impl Disk for Failing {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut plates = self.0.lock();
+        let fitting = bytes.len().min(plates.room.saturating_sub(plates.bytes.len()));
+        plates.bytes.extend_from_slice(&bytes[..fitting]);
+        if fitting < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let held = self.0.lock().held.take();
+        held.map(|held| held.recv());
+        self.0.lock().flushes += 1;
+        if self.0.lock().flush_fails { Err(io::Error::other("the disk is gone")) } else { Ok(()) }
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        let mut plates = self.0.lock();
+        if plates.cut_fails {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        plates.bytes.truncate(length as usize);
+        Ok(())
+    }
+}
+
+/// A store on a disk with so much room.
+fn store(room: usize) -> (Store, Failing) {
+    let header = super::format::header(7, Revision(1), 0);
+    let length = header.len() as u64;
+    let disk = Failing(Arc::new(Mutex::new(Plates { bytes: header, room, ..Plates::default() })));
+    let log = Log::over(Path::new("/nonexistent"), Box::new(disk.clone()), 7, [length; 2], None);
+    (Store::over(State::new(&Options::default()), Some(log)), disk)
+}
+
+async fn put(store: &Store, name: &str, size: usize) -> Result<Revision, CommitError> {
+    let draft = Draft { tail: vec![b'x'; size], ..Draft::default() };
+    let put = store.commit(Key::new("/pods", "default", name), Expect::Any, Change::Put(draft)).await;
+    put.map(|stored| stored.revision)
+}
+
+fn names(store: &Store) -> Vec<String> {
+    let range = Range { resource: "/pods".into(), namespace: None };
+    let listing = store.list(&range, Page::default()).unwrap();
+    listing.items.iter().map(|item| item.key.name.to_string()).collect()
+}
+
+/// The names that a store has which finds these bytes as its log.
+fn reopened(disk: &Failing) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("log"), &disk.0.lock().bytes).unwrap();
+    names(&Store::open(directory.path(), Options::default()).unwrap())
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_takes_them_again_once_there_is_room() {
+    let (store, disk) = store(1000);
+    assert_eq!(put(&store, "a", 100).await.unwrap(), Revision(2));
+    for name in ["b", "c"] {
+        let error = put(&store, name, 2000).await.unwrap_err();
+        assert!(
+            matches!(&error, CommitError::Io(error) if error.kind() == io::ErrorKind::StorageFull),
+            "{error}"
+        );
+    }
+    assert_eq!((names(&store), store.revision()), (vec!["a".into()], Revision(2)), "nothing was seen of it");
+    assert_eq!(put(&store, "small", 100).await.unwrap(), Revision(3), "what fits is taken");
+    disk.0.lock().room = 10_000;
+    assert_eq!(put(&store, "b", 2000).await.unwrap(), Revision(4));
+    assert_eq!(names(&store), ["a", "b", "small"]);
+    assert_eq!(reopened(&disk), ["a", "b", "small"]);
+}
+
+#[tokio::test]
+async fn after_a_failed_flush_nothing_is_acknowledged_any_more() {
+    let (store, disk) = store(10_000);
+    put(&store, "a", 100).await.unwrap();
+    disk.0.lock().flush_fails = true;
+    let error = put(&store, "b", 100).await.unwrap_err();
+    assert!(matches!(error, CommitError::Broken(_)), "{error}");
+    disk.0.lock().flush_fails = false;
+    let error = put(&store, "c", 100).await.unwrap_err();
+    assert!(matches!(error, CommitError::Broken(_)), "a flush that works again proves nothing: {error}");
+    assert_eq!(store.broken().await.to_string(), "the disk is gone");
+    assert_eq!(names(&store), ["a"], "reading goes on");
+    assert!(reopened(&disk).starts_with(&["a".into()]), "what was acknowledged is there");
+}
+
+#[tokio::test]
+async fn what_could_neither_be_written_nor_taken_back_is_the_end() {
+    let (store, disk) = store(1000);
+    put(&store, "a", 100).await.unwrap();
+    disk.0.lock().cut_fails = true;
+    let error = put(&store, "b", 2000).await.unwrap_err();
+    assert!(matches!(error, CommitError::Broken(_)), "{error}");
+    assert!(matches!(put(&store, "c", 1).await, Err(CommitError::Broken(_))));
+    assert_eq!(reopened(&disk), ["a"], "the rest is an unfinished end");
+}
+
+#[tokio::test]
+async fn those_who_wait_for_a_flush_share_the_next_one() {
+    let (store, disk) = store(100_000);
+    let (go, held) = mpsc::channel();
+    disk.0.lock().held = Some(held);
+    let mut commits: FuturesUnordered<_> = (0..101)
+        .map(|number| {
+            let store = &store;
+            async move { put(store, &format!("object-{number}"), 10).await }
+        })
+        .collect();
+    // Asked once each, all are queued by now, and the first is on its way to the disk.
+    assert!(commits.next().now_or_never().is_none());
+    while disk.0.lock().bytes.len() == HEADER {
+        std::thread::yield_now();
+    }
+    go.send(()).unwrap();
+    while let Some(done) = commits.next().await {
+        done.unwrap();
+    }
+    let flushes = disk.0.lock().flushes;
+    assert!(flushes <= 2, "{flushes} flushes for 101 commits");
+    assert_eq!(reopened(&disk).len(), 101);
+}
