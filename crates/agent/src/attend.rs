@@ -1,0 +1,194 @@
+//! Stands by a MySQL or MariaDB server for as long as it runs: asks it each second, and sees an upgrade through.
+//!
+//! The server is asked by the client that its image has, which stays connected through the socket beside it; so one
+//! question is one line there and one line back.
+//!
+//! **Assumption.** Somebody else reaps what ends here: how a program ended is known by what it said and did.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::backup::{Address, BackupError, Connection, Login};
+use crate::flavour::{Flavour, SOCKET};
+use crate::secret::Secret;
+use crate::status::{Heard, Status};
+use crate::version::Version;
+use crate::volume::{Marker, Volume};
+
+/// How soon a server that starts is looked for again.
+const SOON: Duration = Duration::from_millis(50);
+/// How often one that serves is asked.
+const EACH: Duration = Duration::from_secs(1);
+/// How soon what failed is tried again.
+const LATER: Duration = Duration::from_secs(5);
+
+/// What a server says to a password that it does not know.
+const DENIED: &str = "ERROR 1045 ";
+
+/// Whom to attend.
+pub(crate) struct Attended {
+    pub(crate) status: Arc<Status>,
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) marker: Marker,
+    pub(crate) superuser: Secret,
+}
+
+/// Makes way for a server's socket: one that is there was left by a server that is gone.
+pub(crate) fn make_way() {
+    let _none = fs::remove_file(SOCKET);
+}
+
+/// Attends from here on, until the process ends.
+pub(crate) fn attend(attended: Attended) -> Result<(), BackupError> {
+    let Attended { status, volume, mut marker, superuser } = attended;
+    let connection = Connection {
+        flavour: marker.flavour,
+        address: Address::Socket(SOCKET.into()),
+        user: "root".to_owned(),
+        password: superuser,
+    };
+    let login = Login::new(&connection)?;
+    thread::spawn(move || {
+        while !Path::new(SOCKET).exists() {
+            thread::sleep(SOON);
+        }
+        loop {
+            let (heard, why) = match Session::open(&login) {
+                Ok(mut session) => {
+                    while let Ok(version) = session.ask() {
+                        if marker.upgrading {
+                            status.hear(Heard::Nothing, "its data is being upgraded");
+                            match upgrade(&login, &volume, &mut marker) {
+                                Ok(()) => tracing::info!(version = %marker.version, "the data is upgraded"),
+                                Err(why) => {
+                                    tracing::error!("{why}");
+                                    status.hear(Heard::Nothing, &why);
+                                    thread::sleep(LATER);
+                                }
+                            }
+                            continue;
+                        }
+                        status.is_version(version);
+                        status.hear(Heard::Answer, "");
+                        thread::sleep(EACH);
+                    }
+                    session.last_words()
+                }
+                Err(why) => (Heard::Nothing, why),
+            };
+            status.hear(heard, &why);
+            thread::sleep(if heard == Heard::Refusal { EACH } else { SOON });
+        }
+    });
+    Ok(())
+}
+
+/// A client that is connected, or about to be.
+struct Session {
+    child: Child,
+    questions: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Session {
+    fn open(login: &Login) -> Result<Session, String> {
+        let program = login.client();
+        let words = ["--batch", "--skip-column-names", "--unbuffered", "--connect-timeout=5"];
+        let mut child = Command::new(program)
+            .arg(login.option())
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{program} can't be started in this image: {error}"))?;
+        let (questions, answers) = (child.stdin.take(), child.stdout.take());
+        let answers = answers.ok_or_else(|| format!("{program} says nothing"))?;
+        Ok(Session { child, questions, answers: BufReader::new(answers) })
+    }
+
+    /// The server's version, from the server.
+    fn ask(&mut self) -> Result<Version, ()> {
+        let questions = self.questions.as_mut().ok_or(())?;
+        questions.write_all(b"SELECT VERSION();\n").map_err(drop)?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line).map_err(drop)?;
+        Version::parse(line.trim()).ok_or(())
+    }
+
+    /// Why there was no answer.
+    fn last_words(mut self) -> (Heard, String) {
+        drop(self.questions.take());
+        let mut said = String::new();
+        let complaints = self.child.stderr.take();
+        let _cut_off = complaints.map(|mut complaints| complaints.read_to_string(&mut said));
+        // Whoever reaps here may have been faster.
+        let _reaped = self.child.wait();
+        let said = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it hung up");
+        let heard = if said.starts_with(DENIED) { Heard::Refusal } else { Heard::Nothing };
+        (heard, said.to_owned())
+    }
+}
+
+/// Brings what the server has of its own up to its version, and says on the volume that this is done.
+fn upgrade(login: &Login, volume: &Volume, marker: &mut Marker) -> Result<(), String> {
+    if marker.flavour == Flavour::Mariadb {
+        let program = "mariadb-upgrade";
+        tracing::info!(version = %marker.version, "upgrades the data by {program}");
+        let said = output(program, &[login.option(), "--silent".into()])?;
+        if !is_upgraded(&volume.data(), &marker.version) {
+            return Err(format!("{program} did not come to its end: {said}"));
+        }
+    }
+    let mut done = marker.clone();
+    done.upgrading = false;
+    volume.confirm(&done).map_err(|error| error.to_string())?;
+    *marker = done;
+    Ok(())
+}
+
+/// Whether MariaDB's own tool has left the version up to which it brought the data.
+fn is_upgraded(data: &Path, version: &Version) -> bool {
+    // The second is what it was called before 11.
+    ["mariadb_upgrade_info", "mysql_upgrade_info"].iter().any(|name| {
+        let left = fs::read_to_string(data.join(name)).unwrap_or_default();
+        Version::parse(left.trim()).as_ref() == Some(version)
+    })
+}
+
+/// What a program has to say, in one line.
+fn output(program: &'static str, arguments: &[OsString]) -> Result<String, String> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{program} can't be started in this image: {error}"))?;
+    let mut said = String::new();
+    let _cut_off = child.stderr.take().map(|mut complaints| complaints.read_to_string(&mut said));
+    let _reaped = child.wait();
+    Ok(said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_tool_left_says_whether_it_came_to_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let version = Version::parse("11.8.6").unwrap();
+        assert!(!is_upgraded(directory.path(), &version));
+        fs::write(directory.path().join("mysql_upgrade_info"), "10.11.19-MariaDB").unwrap();
+        assert!(!is_upgraded(directory.path(), &version));
+        fs::write(directory.path().join("mariadb_upgrade_info"), "11.8.6-MariaDB").unwrap();
+        assert!(is_upgraded(directory.path(), &version));
+    }
+}

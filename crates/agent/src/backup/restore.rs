@@ -1,0 +1,278 @@
+//! Makes a volume's data from a backup, and proves it.
+//!
+//! A server is prepared as ever, in a directory beside; it runs there for itself, without a network, reads the dump,
+//! and is dumped once more. Only data that holds what the backup held gets the name under which a server looks for its
+//! data. Killed at any moment, the next one throws away what was half made, or finds that all is done.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::digest::{Contents as Dumped, Reading};
+use super::dump::stream;
+use super::error::{BackupError, on};
+use super::manifest::Manifest;
+use super::pieces::{PIECE, fill};
+use super::server::Server;
+use super::stop::Stop;
+use super::tools::{Address, Connection, Tools};
+use super::verify::{Known, read, whole};
+use crate::prepare::{Contents, steps};
+use crate::process::Signals;
+use crate::run::{Checked, NotPrepared, Run, carry_out, check, which};
+use crate::sql::mysql_name;
+use crate::version::Version;
+use crate::volume::{Found, Marker, Volume};
+
+/// What is in the data that came from a backup.
+const RECORD: &str = "ballast-restored.json";
+
+/// A volume to be filled.
+#[derive(Debug)]
+pub struct Restore {
+    /// The server that is to run on it, as it will be asked for.
+    pub run: Run,
+    /// The backup.
+    pub file: PathBuf,
+    /// What is known of it.
+    pub known: Known,
+}
+
+/// What was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// What it holds.
+    pub manifest: Manifest,
+    /// What runs on it.
+    pub version: Version,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether it had been done before.
+    pub before: bool,
+    /// Whether all its events are there; a server throws away those whose time has passed.
+    pub events: bool,
+}
+
+/// Which backup some data came from.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    manifest_sha256: String,
+    events: bool,
+}
+
+/// Fills a volume from a backup.
+///
+/// # Errors
+/// There is no data on the volume, or what there was before, and why.
+pub fn restore(restore: Restore, signals: &Signals) -> Result<Restored, BackupError> {
+    let began = Instant::now();
+    let Restore { run, file, known } = restore;
+    let checked = check(run)?;
+    let version = which(checked.run.flavour)?;
+    // Nobody removes it meanwhile.
+    let held = File::open(&file).map_err(on("can't read", file.clone()))?;
+    held.lock_shared().map_err(on("can't lock", file.clone()))?;
+    let manifest = Stop::guard(signals, |stop| whole(&file, &known, stop))?;
+    fits(&manifest, &checked, &version)?;
+    let marker = Marker::new(checked.run.flavour, version.clone(), None);
+    let volume = Volume::open(&checked.run.volume)?;
+    let wanted = manifest.own_sha256();
+    let (record, before) = match volume.look()? {
+        Found::Data(_) => (recorded(&volume.data(), &wanted)?, true),
+        Found::Nothing => {
+            let mut events = true;
+            volume.prepare(&marker, |data| {
+                let contents = checked.contents.as_ref();
+                let steps = steps(marker.flavour, data, &checked.run.arguments, contents);
+                steps.iter().try_for_each(|step| carry_out(step, marker.flavour, data, signals))?;
+                let job =
+                    Job { data, checked: &checked, file: &file, manifest: &manifest, version: &version };
+                events = Stop::guard(signals, |stop| job.fill(stop))?;
+                let record = Record { manifest_sha256: wanted.clone(), events };
+                let path = data.join(RECORD);
+                let line = serde_json::to_vec(&record).map_err(io::Error::from);
+                line.and_then(|line| fs::write(&path, line)).map_err(on("can't write", path))
+            })?;
+            (Record { manifest_sha256: wanted, events }, false)
+        }
+    };
+    volume.confirm(&marker)?;
+    Ok(Restored { manifest, version, took: began.elapsed(), before, events: record.events })
+}
+
+/// Whether this server can be given that backup.
+fn fits(manifest: &Manifest, checked: &Checked, version: &Version) -> Result<(), BackupError> {
+    let flavour = checked.run.flavour;
+    let refused = |what| Err(BackupError::Refused(what));
+    if manifest.flavour != flavour {
+        return refused(format!("the backup is one of {}, which {flavour} can't read", manifest.flavour));
+    }
+    if version.against(&manifest.version, flavour.series()).is_lt() {
+        return refused(format!(
+            "the backup is one of {flavour} {}, and {version} is older: take that version, or a later one",
+            manifest.version
+        ));
+    }
+    match checked.contents.as_ref().and_then(Contents::database) {
+        Some(name) if !manifest.databases.iter().any(|held| held == name) => {
+            let held = manifest.databases.join(", ");
+            refused(format!("the backup holds no database {name:?}; it holds {held}: name one of those"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is there came from this backup, or is left alone.
+fn recorded(data: &Path, wanted: &str) -> Result<Record, BackupError> {
+    let read = fs::read(data.join(RECORD)).ok();
+    match read.and_then(|line| serde_json::from_slice::<Record>(&line).ok()) {
+        Some(record) if record.manifest_sha256 == wanted => Ok(record),
+        _ => Err(BackupError::Refused(format!(
+            "{data:?} holds data already, and it did not come from this backup: give an empty volume"
+        ))),
+    }
+}
+
+/// Data to be filled.
+struct Job<'a> {
+    data: &'a Path,
+    checked: &'a Checked,
+    file: &'a Path,
+    manifest: &'a Manifest,
+    version: &'a Version,
+}
+
+impl Job<'_> {
+    /// Runs a server on the data until it holds what it should. Says whether that includes the events.
+    fn fill(&self, stop: &Stop) -> Result<bool, BackupError> {
+        let run = &self.checked.run;
+        let server = Server::start(run.flavour, self.data, &run.arguments, stop)?;
+        let password = self.checked.contents.as_ref().map(|contents| contents.superuser().clone());
+        let password = password.ok_or_else(|| BackupError::Refused("no password for root".to_owned()))?;
+        let address = Address::Socket(server.socket().to_owned());
+        let connection = Connection { flavour: run.flavour, address, user: "root".to_owned(), password };
+        let tools = Tools::new(&connection, stop)?;
+        self.load(&tools, stop)?;
+        let found = stream(&tools, &self.manifest.databases, |stdout| digest(stdout, &tools))?;
+        if let Some(what) = self.manifest.difference(&found, *self.version == self.manifest.version) {
+            return Err(BackupError::Differs(what));
+        }
+        server.end()?;
+        Ok(found.events == self.manifest.events)
+    }
+
+    fn load(&self, tools: &Tools<'_>, stop: &Stop) -> Result<(), BackupError> {
+        // The dump makes them, as they were.
+        let names = self.manifest.databases.iter();
+        let gone: String =
+            names.map(|name| format!("DROP DATABASE IF EXISTS {};\n", mysql_name(name))).collect();
+        tools.rows(&gone)?;
+        let file = File::open(self.file).map_err(on("can't read", self.file))?;
+        tools.client(None, |mut stdin| {
+            let give = |piece: &[u8]| stdin.write_all(piece).map_err(|error| tools.client_broken(error));
+            let bytes = read(file, self.file, stop, give)?;
+            if bytes.sha256 == self.manifest.sha256 {
+                return Ok(());
+            }
+            let what = "it is not what it was a moment ago".to_owned();
+            Err(BackupError::Damaged { path: self.file.to_owned(), what })
+        })?;
+        Ok(())
+    }
+}
+
+/// What a dump holds that nobody keeps.
+fn digest(mut dump: impl Read, tools: &Tools<'_>) -> Result<Dumped, BackupError> {
+    let (mut reading, mut piece) = (Reading::new(), vec![0; PIECE]);
+    loop {
+        match fill(&mut dump, &mut piece).map_err(tools.dump_broken())? {
+            0 => return Ok(reading.finish()?),
+            length => reading.feed(&piece[..length])?,
+        }
+    }
+}
+
+impl From<NotPrepared> for BackupError {
+    fn from(why: NotPrepared) -> BackupError {
+        match why {
+            NotPrepared::Stopped(signal) => BackupError::Stopped(signal),
+            NotPrepared::Failed(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flavour::Flavour;
+    use crate::prepare::Database;
+    use crate::secret;
+
+    fn manifest(flavour: &str, version: &str) -> Manifest {
+        let digest = "0".repeat(32);
+        let line = format!(
+            r#"{{"format":1,"file":"f","bytes":1,"sha256":"","contentBytes":1,"began":"2026-01-01T00:00:00Z","milliseconds":1,"flavour":"{flavour}","version":"{version}","databases":["shop","other"],"definitions":"{digest}","events":"{digest}","tables":[]}}"#
+        );
+        Manifest::read(line.as_bytes(), None).unwrap()
+    }
+
+    fn asked(flavour: Flavour, database: &str) -> Checked {
+        let database = Database { name: database.into(), user: "u".into(), password: secret::of("p") };
+        let contents = Contents::new(flavour, secret::of("r"), Some(database)).unwrap();
+        let run = Run {
+            flavour,
+            volume: "/v".into(),
+            superuser: None,
+            database: None,
+            member: None,
+            upgrade: false,
+            arguments: Vec::new(),
+        };
+        Checked { run, contents: Some(contents) }
+    }
+
+    #[test]
+    fn a_backup_is_given_to_the_same_server_of_the_same_age_or_younger() {
+        for (held, runs, database, expected) in [
+            (("mariadb", "10.11.19"), (Flavour::Mariadb, "11.8.6"), "shop", None),
+            (("mariadb", "11.8.6"), (Flavour::Mariadb, "11.8.3"), "other", None),
+            (
+                ("mariadb", "11.8.6"),
+                (Flavour::Mariadb, "10.11.19"),
+                "shop",
+                Some(
+                    "the backup is one of MariaDB 11.8.6, and 10.11.19 is older: take that version, or a later one",
+                ),
+            ),
+            (
+                ("mariadb", "11.8.6"),
+                (Flavour::Mysql, "9.7.4"),
+                "shop",
+                Some("the backup is one of MariaDB, which MySQL can't read"),
+            ),
+            (
+                ("mysql", "9.7.4"),
+                (Flavour::Mysql, "9.7.4"),
+                "shops",
+                Some("the backup holds no database \"shops\"; it holds shop, other: name one of those"),
+            ),
+        ] {
+            let version = Version::parse(runs.1).unwrap();
+            let fits = fits(&manifest(held.0, held.1), &asked(runs.0, database), &version);
+            assert_eq!(fits.map_err(|error| error.to_string()).err().as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn data_that_came_from_elsewhere_is_left_alone() {
+        let data = tempfile::tempdir().unwrap();
+        assert!(recorded(data.path(), "ab").is_err());
+        fs::write(data.path().join(RECORD), r#"{"manifest_sha256":"ab","events":false}"#).unwrap();
+        assert!(!recorded(data.path(), "ab").unwrap().events);
+        let error = recorded(data.path(), "cd").err().unwrap();
+        assert_eq!(error.reason(), "Refused");
+    }
+}

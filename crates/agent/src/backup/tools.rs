@@ -1,0 +1,420 @@
+//! The programs that a server comes with: its client and what dumps it.
+//!
+//! **What always holds.** Who and where the server is, and the password, are in a file in memory that only this user
+//! can open; nothing of it is an argument or in the environment. What people call things is quoted.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::Signal;
+use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
+
+use super::digest::DigestError;
+use super::error::BackupError;
+use super::stop::Stop;
+use crate::flavour::Flavour;
+use crate::process::{Ended, ProcessError};
+use crate::secret::Secret;
+use crate::version::Version;
+
+/// The longest complaint that is repeated, from its end.
+const LONGEST_COMPLAINT: usize = 2048;
+/// How much of what a tool writes waits for us, so that it seldom has to.
+const PIPE: i32 = 1 << 20;
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// By its name or number in the network.
+    Network {
+        /// Which machine.
+        host: String,
+        /// Which port.
+        port: u16,
+    },
+    /// On this machine.
+    Socket(PathBuf),
+}
+
+/// How to reach a server.
+#[derive(Debug)]
+pub struct Connection {
+    /// Which server it is.
+    pub flavour: Flavour,
+    /// Where it is.
+    pub address: Address,
+    /// Whom it knows us as.
+    pub user: String,
+    /// That user's password.
+    pub password: Secret,
+}
+
+/// What the tools of a flavour are called, and what only they understand.
+struct Dialect {
+    client: &'static str,
+    dump: &'static str,
+    dump_arguments: &'static [&'static str],
+}
+
+/// What both understand. Everything is in the dump, in letters that survive, and as of one moment.
+const DUMP_ARGUMENTS: [&str; 8] = [
+    "--routines",
+    "--triggers",
+    "--events",
+    "--hex-blob",
+    "--quick",
+    "--default-character-set=utf8mb4",
+    "--max-allowed-packet=1G",
+    "--comments",
+];
+/// For tables that know no transactions there is no other way to one moment than to let nobody write.
+const ONE_MOMENT: &str = "--single-transaction";
+const NOBODY_WRITES: &str = "--lock-all-tables";
+
+/// Bytes arrive as they are, and nothing that they hold is a command to the client.
+const CLIENT_ARGUMENTS: [&str; 6] = [
+    "--batch",
+    "--skip-column-names",
+    "--binary-mode",
+    "--default-character-set=utf8mb4",
+    "--max-allowed-packet=1G",
+    "--connect-timeout=10",
+];
+
+/// What belongs to the server and is made anew with each.
+const NOT_DATA: &str = "'information_schema', 'performance_schema', 'mysql', 'sys'";
+
+fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
+    match flavour {
+        Flavour::Mariadb => Ok(Dialect { client: "mariadb", dump: "mariadb-dump", dump_arguments: &[] }),
+        Flavour::Mysql => Ok(Dialect {
+            client: "mysql",
+            dump: "mysqldump",
+            // Which transactions it holds is for replicas; where its tablespaces are is no part of the data.
+            dump_arguments: &["--set-gtid-purged=OFF", "--no-tablespaces"],
+        }),
+        Flavour::Postgres | Flavour::Etcd => {
+            Err(BackupError::Refused(format!("there are no backups of {flavour} yet")))
+        }
+    }
+}
+
+/// Who and where, for a program of the server's to read.
+pub(crate) struct Login {
+    client: &'static str,
+    options: File,
+}
+
+impl Login {
+    pub(crate) fn new(connection: &Connection) -> Result<Login, BackupError> {
+        let client = dialect(connection.flavour)?.client;
+        let memory = || -> io::Result<File> {
+            let mut file = File::from(memfd_create("options", MemfdFlags::CLOEXEC)?);
+            // Options that everybody could have written are not read.
+            fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+            file.write_all(options(connection).as_bytes())?;
+            Ok(file)
+        };
+        let options = memory().map_err(|error| BackupError::Disk {
+            what: "can't write to",
+            path: "memory".into(),
+            error,
+        })?;
+        Ok(Login { client, options })
+    }
+
+    /// The client.
+    pub(crate) fn client(&self) -> &'static str {
+        self.client
+    }
+
+    /// The first argument. It is read through this process, which keeps it open.
+    pub(crate) fn option(&self) -> OsString {
+        format!("--defaults-file=/proc/{}/fd/{}", std::process::id(), self.options.as_raw_fd()).into()
+    }
+}
+
+/// The tools for one server.
+pub(super) struct Tools<'a> {
+    dialect: Dialect,
+    flavour: Flavour,
+    login: Login,
+    stop: &'a Stop,
+}
+
+/// What a program is run with, and what becomes of its streams.
+struct Streams<I, O> {
+    input: Option<I>,
+    output: O,
+}
+
+impl<'a> Tools<'a> {
+    pub(super) fn new(connection: &Connection, stop: &'a Stop) -> Result<Tools<'a>, BackupError> {
+        let (dialect, login) = (dialect(connection.flavour)?, Login::new(connection)?);
+        Ok(Tools { dialect, flavour: connection.flavour, login, stop })
+    }
+
+    /// What the server is. It has to be what was asked for.
+    pub(super) fn server(&self) -> Result<Version, BackupError> {
+        let said = self.rows("SELECT VERSION();\n")?.concat().concat();
+        let flavour = if said.contains("MariaDB") { Flavour::Mariadb } else { Flavour::Mysql };
+        match Version::parse(&said) {
+            Some(version) if flavour == self.flavour => Ok(version),
+            _ => Err(BackupError::Server(format!(
+                "the server is not {}: it says {said:?} of itself",
+                self.flavour
+            ))),
+        }
+    }
+
+    /// The databases that are not the server's own.
+    pub(super) fn databases(&self) -> Result<Vec<String>, BackupError> {
+        let rows = self.rows(&format!(
+            "SELECT schema_name FROM information_schema.schemata \
+             WHERE LOWER(schema_name) NOT IN ({NOT_DATA}) ORDER BY schema_name;\n"
+        ))?;
+        Ok(rows.concat())
+    }
+
+    /// Whether there is a table that knows no transactions.
+    pub(super) fn untransactional(&self) -> Result<bool, BackupError> {
+        let rows = self.rows(&format!(
+            "SELECT 1 FROM information_schema.tables t JOIN information_schema.engines e ON t.engine = e.engine \
+             WHERE t.table_type = 'BASE TABLE' AND e.transactions <> 'YES' \
+             AND LOWER(t.table_schema) NOT IN ({NOT_DATA}) LIMIT 1;\n"
+        ))?;
+        Ok(!rows.is_empty())
+    }
+
+    /// Dumps databases as of one moment. `take` gets the stream; it is heard first when both have something to say,
+    /// unless it says only that the dump did not end.
+    pub(super) fn dump<T: Send>(
+        &self,
+        databases: &[String],
+        untransactional: bool,
+        take: impl FnOnce(ChildStdout) -> Result<T, BackupError>,
+    ) -> Result<T, BackupError> {
+        let mut arguments: Vec<OsString> = vec![self.login.option()];
+        arguments.extend(DUMP_ARGUMENTS.iter().chain(self.dialect.dump_arguments).map(OsString::from));
+        arguments.push(if untransactional { NOBODY_WRITES } else { ONE_MOMENT }.into());
+        arguments.push("--databases".into());
+        // Behind this nothing is an option.
+        arguments.push("--".into());
+        arguments.extend(databases.iter().map(OsString::from));
+        let streams = Streams { input: None::<fn(ChildStdin) -> Result<(), BackupError>>, output: take };
+        self.run(self.dialect.dump, &arguments, streams)
+    }
+
+    /// What a statement answers.
+    pub(super) fn rows(&self, statement: &str) -> Result<Vec<Vec<String>>, BackupError> {
+        let answer = self.client(None, |mut stdin| {
+            stdin.write_all(statement.as_bytes()).map_err(|error| self.broken(self.dialect.client, error))
+        })?;
+        Ok(answer.lines().map(|line| line.split('\t').map(unescaped).collect()).collect())
+    }
+
+    /// Runs what `give` writes, in a database where one is given.
+    pub(super) fn client(
+        &self,
+        database: Option<&str>,
+        give: impl FnOnce(ChildStdin) -> Result<(), BackupError> + Send,
+    ) -> Result<String, BackupError> {
+        let mut arguments: Vec<OsString> = vec![self.login.option()];
+        arguments.extend(CLIENT_ARGUMENTS.map(OsString::from));
+        if let Some(database) = database {
+            arguments.push(format!("--database={database}").into());
+        }
+        let read = |mut stdout: ChildStdout| {
+            let mut answer = Vec::new();
+            stdout.read_to_end(&mut answer).map_err(|error| self.broken(self.dialect.client, error))?;
+            Ok(String::from_utf8_lossy(&answer).into_owned())
+        };
+        let ran = self.run(self.dialect.client, &arguments, Streams { input: Some(give), output: read });
+        ran.map_err(|error| match error {
+            BackupError::Tool { program, ended, said } => {
+                BackupError::Tool { program, ended, said: without_statement(&said) }
+            }
+            other => other,
+        })
+    }
+
+    /// The stream of the tool that dumps broke off.
+    pub(super) fn dump_broken(&self) -> impl Fn(io::Error) -> BackupError + Sync + use<> {
+        let program = self.dialect.dump;
+        move |error| BackupError::Stream { program, error }
+    }
+
+    pub(super) fn client_broken(&self, error: io::Error) -> BackupError {
+        self.broken(self.dialect.client, error)
+    }
+
+    fn broken(&self, program: &'static str, error: io::Error) -> BackupError {
+        BackupError::Stream { program, error }
+    }
+
+    fn run<T>(
+        &self,
+        program: &'static str,
+        arguments: &[OsString],
+        streams: Streams<
+            impl FnOnce(ChildStdin) -> Result<(), BackupError> + Send,
+            impl FnOnce(ChildStdout) -> Result<T, BackupError>,
+        >,
+    ) -> Result<T, BackupError> {
+        self.stop.check()?;
+        let start = |error| ProcessError::Start { program: program.into(), error };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(if streams.input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(start)?;
+        self.stop.watch(&child);
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        thread::scope(|scope| {
+            let complaint = scope.spawn(|| stderr.map(complaint).unwrap_or_default());
+            let given = scope.spawn(|| match (streams.input, stdin) {
+                (Some(give), Some(stdin)) => give(stdin),
+                _ => Ok(()),
+            });
+            let taken = match stdout {
+                Some(stdout) => {
+                    if let Err(error) = fcntl(&stdout, FcntlArg::F_SETPIPE_SZ(PIPE)) {
+                        tracing::debug!(%error, "the pipe stays small");
+                    }
+                    (streams.output)(stdout)
+                }
+                None => Err(self.broken(program, io::ErrorKind::BrokenPipe.into())),
+            };
+            if taken.is_err() {
+                // Nobody wants what it still has.
+                let _ended = child.kill();
+            }
+            let ended = child.wait().map_err(|error| self.broken(program, error));
+            let given =
+                given.join().unwrap_or_else(|_| Err(self.broken(program, io::ErrorKind::Other.into())));
+            let said = complaint.join().unwrap_or_default();
+            self.stop.check()?;
+            let failed = match ended? {
+                ended if ended.success() => None,
+                ended => Some(BackupError::Tool { program, ended: how(ended), said }),
+            };
+            let ours = taken.and_then(|taken| given.map(|()| taken));
+            match (ours, failed) {
+                // Who breaks off says itself why.
+                (
+                    Ok(_) | Err(BackupError::Stream { .. } | BackupError::Dump(DigestError::Unended(_))),
+                    Some(failed),
+                ) => Err(failed),
+                (ours, _) => ours,
+            }
+        })
+    }
+}
+
+pub(super) fn how(status: ExitStatus) -> Ended {
+    let signal = status.signal().and_then(|signal| Signal::try_from(signal).ok());
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX);
+    signal.map_or(Ended::Code(code), Ended::Signal)
+}
+
+/// What a program complains of, in one line, from its end if it is long.
+pub(super) fn complaint(mut from: impl Read) -> String {
+    let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        kept.extend_from_slice(&buffer[..length]);
+        let surplus = kept.len().saturating_sub(LONGEST_COMPLAINT);
+        kept.drain(..surplus);
+    }
+    let text = String::from_utf8_lossy(&kept).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("; ")
+}
+
+/// What a client says of a failure, but for the statement, which may hold a password, or somebody's data.
+fn without_statement(said: &str) -> String {
+    let (_, error) = said.split_at(said.rfind("ERROR ").unwrap_or(0));
+    error.split(" near '").next().unwrap_or_default().to_owned()
+}
+
+/// The options that say who and where.
+fn options(connection: &Connection) -> String {
+    let place = match &connection.address {
+        Address::Network { host, port } => format!("protocol=tcp\nhost={}\nport={port}\n", quoted(host)),
+        Address::Socket(path) => format!("protocol=socket\nsocket={}\n", quoted(&path.to_string_lossy())),
+    };
+    let (user, password) = (quoted(&connection.user), quoted(connection.password.expose()));
+    format!("[client]\nuser={user}\npassword={password}\n{place}")
+}
+
+/// A value as files of options have it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            letter => quoted.push(letter),
+        }
+    }
+    quoted + "\""
+}
+
+/// A value as the client prints it.
+fn unescaped(text: &str) -> String {
+    let (mut read, mut letters) = (String::new(), text.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => read.extend(letters.next().map(|letter| match letter {
+                'n' => '\n',
+                't' => '\t',
+                '0' => '\0',
+                other => other,
+            })),
+            letter => read.push(letter),
+        }
+    }
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_failed_is_not_repeated() {
+        let error = "ERROR 1064 (42000) at line 3: You have an error in your SQL syntax";
+        for said in [
+            format!("{error} near 'IDENTIFED BY 'secret'' at line 1"),
+            format!(
+                "--------------\nCREATE USER x IDENTIFED BY 'secret'\n--------------\n\n{error} near 'IDENTIFED'"
+            ),
+        ] {
+            assert_eq!(without_statement(&complaint(said.as_bytes())), error);
+        }
+        assert_eq!(without_statement("mysql: unknown option"), "mysql: unknown option");
+    }
+
+    #[test]
+    fn a_long_complaint_is_kept_from_its_end() {
+        let said = format!("{}\n\nmariadb-dump: Got error: 1412\n", "warning\n".repeat(5000));
+        let kept = complaint(said.as_bytes());
+        assert!(kept.len() < 3000 && kept.ends_with("; warning; mariadb-dump: Got error: 1412"), "{kept}");
+    }
+
+    #[test]
+    fn what_a_client_prints_is_read_as_it_was() {
+        assert_eq!(unescaped("a\\tb\\n\\\\c"), "a\tb\n\\c");
+    }
+}
