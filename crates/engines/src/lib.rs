@@ -18,6 +18,7 @@
 mod dialer;
 mod forward;
 pub mod memcached;
+pub mod mysql;
 
 pub use dialer::{Connection, DialError, Dialer, Place, PodAddress, Reach, Stream};
 pub use forward::PortForward;

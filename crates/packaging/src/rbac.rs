@@ -29,6 +29,9 @@ pub fn rules(parts: &[Part]) -> Vec<Value> {
         needs.add(&part.resource, "/finalizers", &["update"]);
         for relation in &part.relations {
             needs.add(&relation.kind, "", &relation.verbs());
+            if relation.logs {
+                needs.add(&relation.kind, "/log", &["get"]);
+            }
         }
     }
     needs.add_named("events.k8s.io", "events", &["create", "patch"]);

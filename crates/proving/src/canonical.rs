@@ -87,6 +87,10 @@ impl Words {
         if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
             status.remove("collisionCount");
         }
+        // A volume remembers at which revision its claim was bound.
+        if let Some(claim) = value.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
+            claim.remove("resourceVersion");
+        }
         let generation = value.pointer("/metadata/generation").and_then(Value::as_i64);
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|field, _| !FORGOTTEN.contains(&field.as_str()));

@@ -88,7 +88,7 @@ impl State {
                 }
             }
         }
-        for claim in operator.claims(&view.resource) {
+        for claim in operator.claims(&view.resource).into_iter().chain(operator.further_claims(&view)) {
             if let Some(object) =
                 self.of_kind(&claim.kind).find(|object| object.name() == claim.name && near(object))
             {

@@ -1,0 +1,74 @@
+//! The claims of the two volumes: the data's and the backups'. Made here and not by the StatefulSet, whose claims can't
+//! grow.
+
+use std::collections::BTreeMap;
+
+use ballast_operator::{View, resources::parse};
+use k8s_openapi::{
+    api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
+    apimachinery::pkg::api::resource::Quantity,
+};
+
+use super::{backup_claim_name, data_claim_name, kept};
+use crate::{MADE_FOR, resource::MySQL, validate::Instance};
+
+/// The claim of the data's volume. It says for whom it was made: whoever takes it up later finds data in it.
+pub(crate) fn data_claim(view: &View<MySQL>, instance: &Instance) -> PersistentVolumeClaim {
+    claim(view, instance, data_claim_name(&instance.name), &instance.size, instance.class.as_deref())
+}
+
+/// The claim of the backups' volume.
+pub(crate) fn backup_claim(view: &View<MySQL>, instance: &Instance) -> PersistentVolumeClaim {
+    let name = backup_claim_name(&instance.name);
+    claim(view, instance, name, &instance.backup_size, instance.backup_class.as_deref())
+}
+
+fn claim(
+    view: &View<MySQL>,
+    instance: &Instance,
+    name: String,
+    size: &str,
+    class: Option<&str>,
+) -> PersistentVolumeClaim {
+    let live = view.children.get::<PersistentVolumeClaim>(&name).and_then(Result::ok);
+    let made_for = live
+        .as_ref()
+        .and_then(|live| live.metadata.annotations.as_ref()?.get(MADE_FOR).cloned())
+        .unwrap_or_else(|| view.resource.metadata.uid.clone().unwrap_or_default());
+    // A volume never shrinks, grows only once it is there, and is of the class that it was made with.
+    let bound = live.as_ref().is_some_and(is_bound);
+    let size = match live.as_ref().and_then(requested) {
+        Some(asked) if !bound || parse(&asked.0) > parse(size) => asked,
+        _ => Quantity(size.to_owned()),
+    };
+    let class = match &live {
+        Some(live) => {
+            live.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()).filter(|_| class.is_some())
+        }
+        None => class.map(str::to_owned),
+    };
+    let mut metadata = kept(view, name, &instance.name, None);
+    metadata.annotations = Some(BTreeMap::from([(MADE_FOR.to_owned(), made_for)]));
+    PersistentVolumeClaim {
+        metadata,
+        spec: Some(PersistentVolumeClaimSpec {
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            storage_class_name: class,
+            resources: Some(VolumeResourceRequirements {
+                requests: Some(BTreeMap::from([("storage".to_owned(), size)])),
+                limits: None,
+            }),
+            ..PersistentVolumeClaimSpec::default()
+        }),
+        status: None,
+    }
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Bound")
+}
+
+/// How much a claim asks for.
+pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Option<Quantity> {
+    claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage").cloned()
+}

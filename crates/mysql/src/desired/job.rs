@@ -1,0 +1,158 @@
+//! The Jobs: to restore, to configure, to make a backup, to remove one.
+
+use ballast_operator::View;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use kube_core::Resource;
+
+use super::{
+    Role,
+    agent::{self, Source},
+    backup_claim_name, data_claim_name, owned,
+    pod::{Mount, Shape, template},
+    restore_name, script_name,
+};
+use crate::{
+    flavour::Flavour,
+    resource::{MySQL, MySQLBackup},
+    validate::{Instance, Placement},
+};
+
+/// How often what failed is tried again before somebody has to look. What the agent does is whole or not at all, so
+/// another try never makes it worse.
+const TRIES: i32 = 2;
+
+/// Makes the data of an instance from a backup, before there is a server.
+pub(crate) fn restore_job(
+    view: &View<MySQL>,
+    instance: &Instance,
+    agent_image: &str,
+    source: &Source,
+) -> Job {
+    let mounts = vec![
+        Mount::Claim { path: agent::BACKUP, claim: source.claim.clone(), read_only: true },
+        Mount::Claim { path: agent::DATA, claim: data_claim_name(&instance.name), read_only: false },
+    ];
+    let shape = Shape {
+        instance: &instance.name,
+        role: Role::Restore,
+        image: &instance.image,
+        agent_image,
+        command: agent::restore(instance, source),
+        secrets: &[agent::PASSWORD, agent::ROOT_PASSWORD],
+        mounts,
+        placement: &instance.placement,
+        resources: instance.resources.clone(),
+    };
+    job(view, restore_name(&instance.name), shape, None)
+}
+
+/// Runs the script. `id` is the life of the instance: once in each.
+pub(crate) fn script_job(
+    view: &View<MySQL>,
+    instance: &Instance,
+    agent_image: &str,
+    image: &str,
+    (config_map, key): (String, String),
+) -> Job {
+    let id = view.resource.metadata.uid.as_deref().unwrap_or_default();
+    let shape = Shape {
+        instance: &instance.name,
+        role: Role::Script,
+        image,
+        agent_image,
+        command: agent::script(instance, id),
+        secrets: &[agent::ROOT_PASSWORD],
+        mounts: vec![Mount::Script { config_map, key }],
+        placement: &instance.placement,
+        resources: Default::default(),
+    };
+    job(view, script_name(&instance.name), shape, None)
+}
+
+/// What a Job that makes a backup looks like, whoever makes it.
+pub(crate) fn dump_spec(
+    instance: &str,
+    agent_image: &str,
+    (flavour, image): (Flavour, &str),
+    placement: &Placement,
+    deadline: Option<i64>,
+) -> JobSpec {
+    let claim = backup_claim_name(instance);
+    let shape = Shape {
+        instance,
+        role: Role::Backup,
+        image,
+        agent_image,
+        command: agent::dump(instance, flavour),
+        secrets: &[agent::ROOT_PASSWORD],
+        mounts: vec![Mount::Claim { path: agent::BACKUP, claim, read_only: false }],
+        placement,
+        resources: Default::default(),
+    };
+    spec(shape, deadline)
+}
+
+/// Makes the backup of a MySQLBackup.
+pub(crate) fn dump_job(
+    view: &View<MySQLBackup>,
+    agent_image: &str,
+    server: (Flavour, &str),
+    placement: &Placement,
+    deadline: Option<i64>,
+) -> Job {
+    let instance = view.resource.spec.instance.as_str();
+    Job {
+        metadata: owned(view, view.name().to_owned(), instance, Some(Role::Backup)),
+        spec: Some(dump_spec(instance, agent_image, server, placement, deadline)),
+        status: None,
+    }
+}
+
+/// Removes the file of a MySQLBackup that goes. Only the agent is needed for that.
+pub(crate) fn remove_job(
+    view: &View<MySQLBackup>,
+    name: String,
+    agent_image: &str,
+    claim: &str,
+    file: &str,
+) -> Job {
+    let instance = view.resource.spec.instance.as_str();
+    let shape = Shape {
+        instance,
+        role: Role::Removal,
+        image: agent_image,
+        agent_image,
+        command: agent::remove(file),
+        secrets: &[],
+        mounts: vec![Mount::Claim { path: agent::BACKUP, claim: claim.to_owned(), read_only: false }],
+        placement: &Placement::default(),
+        resources: Default::default(),
+    };
+    Job {
+        metadata: owned(view, name, instance, Some(Role::Removal)),
+        spec: Some(spec(shape, None)),
+        status: None,
+    }
+}
+
+fn job<R: Resource<DynamicType = ()>>(
+    view: &View<R>,
+    name: String,
+    shape: Shape<'_>,
+    deadline: Option<i64>,
+) -> Job {
+    Job {
+        metadata: owned(view, name, shape.instance, Some(shape.role)),
+        spec: Some(spec(shape, deadline)),
+        status: None,
+    }
+}
+
+fn spec(shape: Shape<'_>, deadline: Option<i64>) -> JobSpec {
+    JobSpec {
+        backoff_limit: Some(TRIES),
+        active_deadline_seconds: deadline,
+        template: template(shape, |_, pod| pod.restart_policy = Some("Never".to_owned())),
+        ..JobSpec::default()
+    }
+}

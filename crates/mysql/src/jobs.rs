@@ -1,0 +1,83 @@
+//! What a Job and its pods show.
+
+use ballast_operator::View;
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ContainerStateTerminated, Pod},
+};
+use kube_core::Resource;
+
+use crate::{ask::LastWords, desired::CONTAINER};
+
+/// How far a Job is, as Kubernetes says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Running,
+    Complete,
+    Failed,
+}
+
+pub(crate) fn progress(job: &Job) -> Progress {
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let has = |type_: &str| {
+        conditions.clone().any(|condition| condition.type_ == type_ && condition.status == "True")
+    };
+    if has("Complete") {
+        Progress::Complete
+    } else if has("Failed") {
+        Progress::Failed
+    } else {
+        Progress::Running
+    }
+}
+
+/// Why Kubernetes gave a Job up.
+pub(crate) fn given_up(job: &Job) -> Option<String> {
+    let mut conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let failed = conditions.find(|condition| condition.type_ == "Failed" && condition.status == "True")?;
+    failed.message.clone().or_else(|| failed.reason.clone())
+}
+
+/// The pods of a Job, the last that ended last.
+pub(crate) fn pods<R: Resource<DynamicType = ()>>(view: &View<R>, job: &str) -> Vec<Pod> {
+    let of_job = |pod: &Pod| {
+        let owners = pod.metadata.owner_references.iter().flatten();
+        owners
+            .into_iter()
+            .any(|owner| owner.kind == "Job" && owner.name == job && owner.controller == Some(true))
+    };
+    let mut pods: Vec<Pod> = view.children.list();
+    pods.retain(of_job);
+    pods.sort_by_key(|pod| ended(pod).and_then(|ended| ended.finished_at.clone()).map(|at| at.0));
+    pods
+}
+
+/// How the container that counts ended.
+pub(crate) fn ended(pod: &Pod) -> Option<&ContainerStateTerminated> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    statuses.iter().find(|status| status.name == CONTAINER)?.state.as_ref()?.terminated.as_ref()
+}
+
+/// What a pod said in the end, where it said something that can be understood.
+pub(crate) fn last_words(pod: &Pod) -> Option<LastWords> {
+    serde_json::from_str(ended(pod)?.message.as_deref()?).ok()
+}
+
+/// Why the last of a Job's pods that failed did so.
+pub(crate) fn why_failed(pods: &[Pod]) -> Option<String> {
+    let pod = pods.iter().rev().find(|pod| ended(pod).is_some_and(|ended| ended.exit_code != 0))?;
+    match last_words(pod).filter(|words| !words.ok) {
+        Some(words) if words.reason.is_empty() => Some(words.message),
+        Some(words) => Some(format!("{}: {}", words.reason, words.message)),
+        None => {
+            let ended = ended(pod)?;
+            let said = ended.message.as_deref().unwrap_or_default().trim();
+            let reason = ended.reason.as_deref().unwrap_or("it ended");
+            Some(
+                format!("{reason}, exit code {}: {said}", ended.exit_code)
+                    .trim_end_matches([':', ' '])
+                    .to_owned(),
+            )
+        }
+    }
+}

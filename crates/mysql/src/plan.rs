@@ -1,0 +1,298 @@
+//! From what is seen to what is done. Reads like the runbook it replaces.
+
+use ballast_operator::{
+    Answers, Effect, EventType, Material, Object, Operator as _, Plan, Standing, Trouble, View,
+    resources::parse,
+};
+use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::PersistentVolumeClaim};
+
+use crate::{
+    MySQLOperator, backups,
+    backups::Made,
+    configure::{self, Script},
+    desired::{self, agent},
+    names,
+    resource::{Cause, MySQL},
+    restore::{self, Restore},
+    retire,
+    server::{self, Change, Health, Target},
+    status::{self, Report},
+    validate::Instance,
+};
+
+/// Long enough that nobody guesses it, short enough to be typed.
+const PASSWORD: Material = Material::Password { length: 24 };
+
+pub(crate) fn plan(operator: &MySQLOperator, view: &View<MySQL>, answers: &Answers) -> Plan {
+    let mut plan = Plan::empty();
+    if view.is_being_deleted() {
+        retire::retire(&mut plan, view);
+        return plan;
+    }
+    match Instance::try_from(&view.resource) {
+        Err(problems) => status::wait_for_a_better_spec(&mut plan, view, &problems),
+        Ok(instance) if instance.paused => stand_still(&mut plan, view, &instance, answers),
+        Ok(instance) => bring_about(&mut plan, operator, view, &instance, answers),
+    }
+    plan
+}
+
+fn bring_about(
+    plan: &mut Plan,
+    operator: &MySQLOperator,
+    view: &View<MySQL>,
+    instance: &Instance,
+    answers: &Answers,
+) {
+    if let Some(taken) = names::taken(view) {
+        Report::blocked(view, "Failed", taken.trouble).add(plan, view, instance);
+        plan.then(
+            Effect::LookAgain(taken.look_again),
+            "whoever holds the name may let it go without our being told",
+        );
+        return;
+    }
+    let live = live(view);
+    let target = match server::target(view, instance, live.as_ref()) {
+        Ok(target) => target,
+        Err(refusal) => {
+            let trouble = Trouble::new(refusal.reason, refusal.message());
+            return Report::blocked(view, "Failed", trouble).add(plan, view, instance);
+        }
+    };
+    hold(plan);
+    keep_passwords(plan, view, instance);
+    keep_volumes(plan, view, instance);
+    let restored = match restore::restore(view, instance) {
+        Restore::Done(from) => from,
+        other => return begin_with(plan, operator, view, instance, other),
+    };
+    serve(plan, operator, view, instance, &target, live.as_ref());
+    let want = stateful_set(operator, view, instance, &target);
+    let health = server::health(view, answers, &target, live.as_ref(), Some(&want));
+    let script = configure::script(view, instance);
+    configure(plan, operator, view, instance, &target, &health, &script);
+    back_up(plan, operator, view, instance, &target, live.is_some());
+    let growing = grow(plan, view, instance);
+    let trouble = server::trouble(view, instance, &target, &health).or_else(|| match &script {
+        Script::Failed(trouble) => Some(trouble.clone()),
+        _ => None,
+    });
+    let mut report = status::of_server(view, &target, &health, &script, growing, trouble);
+    report.status.restored_from = restored.or(report.status.restored_from);
+    report.add(plan, view, instance);
+    plan.then(
+        Effect::LookAgain(server::freshness(view)),
+        "whether a server serves is known only by asking it",
+    );
+}
+
+/// Nothing is changed, and what there is is looked at.
+fn stand_still(plan: &mut Plan, view: &View<MySQL>, instance: &Instance, answers: &Answers) {
+    let live = live(view);
+    let Ok(target) = server::target(view, instance, live.as_ref()) else {
+        return Report::before(view, "Pending", "Paused", "spec.paused is true").add(plan, view, instance);
+    };
+    let image = live.as_ref().and_then(desired::image_of).map(str::to_owned);
+    let target = Target { image: image.unwrap_or(target.image), change: Change::None, ..target };
+    let health = server::health(view, answers, &target, live.as_ref(), None);
+    let script = configure::script(view, instance);
+    let trouble = server::trouble(view, instance, &target, &health);
+    let mut report = status::of_server(view, &target, &health, &script, None, trouble);
+    report.progressing = (false, "Paused", "nothing is changed while spec.paused is true".to_owned());
+    report.add(plan, view, instance);
+    plan.then(
+        Effect::LookAgain(server::freshness(view)),
+        "whether a server serves is known only by asking it",
+    );
+}
+
+fn live(view: &View<MySQL>) -> Option<StatefulSet> {
+    match view.standing::<StatefulSet>(&desired::server_name(view.name())) {
+        Ok(Standing::Ours(live)) => Some(*live),
+        _ => None,
+    }
+}
+
+fn stateful_set(
+    operator: &MySQLOperator,
+    view: &View<MySQL>,
+    instance: &Instance,
+    target: &Target,
+) -> Object {
+    let server = (target.flavour, target.image.as_str());
+    Object::of(&desired::stateful_set(view, instance, &operator.agent_image, server, target.upgrade))
+}
+
+/// Before anything is made that holds data.
+fn hold(plan: &mut Plan) {
+    if let Some(finalizer) = MySQLOperator::FINALIZER {
+        let because = "what becomes of the data is decided before the resource goes";
+        plan.then(Effect::Hold { finalizer: finalizer.to_owned() }, because);
+    }
+}
+
+fn keep_passwords(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
+    plan.apply(Object::of(&desired::secret(view, instance)), "passwords are kept apart from everything else");
+    for (key, because) in
+        [(agent::ROOT_PASSWORD, "the root user has its own"), (agent::PASSWORD, "the user logs in with it")]
+    {
+        let mint = Effect::Mint {
+            secret: desired::secret_name(&instance.name),
+            key: key.to_owned(),
+            what: PASSWORD,
+        };
+        plan.then(mint, because);
+    }
+}
+
+/// Volumes that are not there are made first; those that are to grow do so when all else is done, because it may be
+/// refused.
+fn keep_volumes(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
+    for (claim, because) in volumes(view, instance) {
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        if view.children.get::<PersistentVolumeClaim>(name).is_none() {
+            plan.apply(Object::of(&claim), because);
+        }
+    }
+}
+
+fn volumes(view: &View<MySQL>, instance: &Instance) -> [(PersistentVolumeClaim, String); 2] {
+    [
+        (desired::data_claim(view, instance), format!("the data has {}", instance.size)),
+        (desired::backup_claim(view, instance), format!("backups have {}", instance.backup_size)),
+    ]
+}
+
+/// Lets volumes grow, and says whether one is about to.
+fn grow(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) -> Option<String> {
+    let mut growing = None;
+    for (claim, because) in volumes(view, instance) {
+        let name = claim.metadata.name.clone().unwrap_or_default();
+        let Some(Ok(live)) = view.children.get::<PersistentVolumeClaim>(&name) else { continue };
+        plan.apply(Object::of(&claim), because);
+        let has = live.status.as_ref().and_then(|status| status.capacity.as_ref()?.get("storage").cloned());
+        let asked = desired::requested(&claim);
+        if let (Some(has), Some(asked)) = (has, asked)
+            && parse(&has.0).is_some_and(|has| parse(&asked.0).is_some_and(|asked| has < asked))
+        {
+            growing = Some(format!("the volume of {name} grows from {} to {}", has.0, asked.0));
+        }
+    }
+    growing
+}
+
+/// An instance that begins with a backup has no server before it has that.
+fn begin_with(
+    plan: &mut Plan,
+    operator: &MySQLOperator,
+    view: &View<MySQL>,
+    instance: &Instance,
+    restore: Restore,
+) {
+    let report = match restore {
+        Restore::Begin(source) => {
+            let job = desired::restore_job(view, instance, &operator.agent_image, &source);
+            plan.apply(
+                Object::of(&job),
+                format!("the instance begins with {} of {}", source.file, source.claim),
+            );
+            let note = format!("restores {} of {}", source.file, source.claim);
+            plan.event(
+                EventType::Normal,
+                "Restoring",
+                "Restore",
+                note,
+                "people see it with kubectl describe",
+            );
+            Report::before(view, "Restoring", "Restoring", "the backup is verified and loaded")
+        }
+        Restore::Waiting(trouble) => {
+            let mut report = Report::before(view, "Pending", trouble.reason, trouble.message.clone());
+            report.trouble = (trouble.reason != "BackupNotComplete").then_some(trouble);
+            report
+        }
+        Restore::Refused(trouble) => Report::blocked(view, "Failed", trouble),
+        Restore::Running | Restore::Done(_) => {
+            Report::before(view, "Restoring", "Restoring", "the backup is verified and loaded")
+        }
+    };
+    report.add(plan, view, instance);
+    plan.then(Effect::LookAgain(server::freshness(view)), "what is waited for may belong to somebody else");
+}
+
+fn serve(
+    plan: &mut Plan,
+    operator: &MySQLOperator,
+    view: &View<MySQL>,
+    instance: &Instance,
+    target: &Target,
+    live: Option<&StatefulSet>,
+) {
+    if let Change::BackUpFirst { backup: Made::Absent } = &target.change {
+        let (name, prefix) = backups::upgrade_name(&view.resource);
+        let backup = desired::backup(view, name, Some(prefix), Cause::BeforeUpgrade, None);
+        plan.apply(Object::of(&backup), "before the version is changed there is a way back");
+        let note = format!("a backup is made before {} is replaced by {}", target.image, instance.image);
+        plan.event(EventType::Normal, "BackingUp", "Upgrade", note, "people see it with kubectl describe");
+    }
+    plan.apply(Object::of(&desired::service(view, instance)), "clients find the server under one name");
+    plan.apply(stateful_set(operator, view, instance, target), format!("one server of {}", target.image));
+    let because = "people see it with kubectl describe";
+    match live.and_then(desired::image_of) {
+        None => {
+            let note =
+                format!("made the StatefulSet and the Service {}", desired::server_name(&instance.name));
+            plan.event(EventType::Normal, "Created", "Create", note, because);
+        }
+        Some(image) if image != target.image => {
+            let note = format!("from {image} to {}", target.image);
+            plan.event(EventType::Normal, "Upgrading", "Upgrade", note, because);
+        }
+        Some(_) => {}
+    }
+}
+
+/// The script is run once the server serves. That it is run once is held by a mark in the database itself.
+fn configure(
+    plan: &mut Plan,
+    operator: &MySQLOperator,
+    view: &View<MySQL>,
+    instance: &Instance,
+    target: &Target,
+    health: &Health,
+    script: &Script,
+) {
+    let (Health::Serves(..), Script::Begin(config_map, key)) = (health, script) else { return };
+    if let Some(text) = instance.script.as_ref().and_then(|script| script.inline.as_deref()) {
+        plan.apply(
+            Object::of(&desired::script(view, instance, text)),
+            "the script reaches its Job as a file",
+        );
+    }
+    let place = (config_map.clone(), key.clone());
+    let job = desired::script_job(view, instance, &operator.agent_image, &target.image, place);
+    plan.apply(Object::of(&job), "the database is configured once");
+}
+
+/// Backups by the clock, a record of each, and none for longer than asked for.
+fn back_up(
+    plan: &mut Plan,
+    operator: &MySQLOperator,
+    view: &View<MySQL>,
+    instance: &Instance,
+    target: &Target,
+    served: bool,
+) {
+    let server = (target.flavour, target.image.as_str());
+    match &instance.schedule {
+        Some(schedule) if served => {
+            let cron_job = desired::cron_job(view, instance, &operator.agent_image, server, schedule);
+            plan.apply(Object::of(&cron_job), format!("a backup is made at {schedule}"));
+        }
+        Some(_) => {}
+        None => retire::remove_cron_job(plan, view, "no backups are scheduled any more"),
+    }
+    backups::record(plan, view);
+    backups::retain(plan, view, instance);
+}

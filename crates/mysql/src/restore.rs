@@ -1,0 +1,140 @@
+//! Whether an instance that begins with a backup has it.
+
+use ballast_operator::{Trouble, View};
+use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job, core::v1::PersistentVolumeClaim};
+
+use crate::{
+    desired::{self, agent::Source},
+    flavour::{Server, Version},
+    jobs::{self, Progress},
+    resource::{MySQL, MySQLBackup, MySQLBackupStatus, Outcome, RestoreFrom},
+    upgrade::{Path, path},
+    validate::Instance,
+};
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Restore {
+    /// The server may start: nothing was to be restored, or this was.
+    Done(Option<String>),
+    /// What is to be restored is not there yet.
+    Waiting(Trouble),
+    /// It will not be restored until somebody changes something.
+    Refused(Trouble),
+    /// It is to be begun, from this.
+    Begin(Source),
+    /// It is under way.
+    Running,
+}
+
+pub(crate) fn restore(view: &View<MySQL>, instance: &Instance) -> Restore {
+    let Some(from) = &instance.restore else { return Restore::Done(None) };
+    let what = describe(from);
+    let served = view.children.get::<StatefulSet>(&desired::server_name(&instance.name)).is_some();
+    let told = view.resource.status.as_ref().and_then(|status| status.restored_from.as_ref());
+    if served || told.is_some() {
+        return Restore::Done(Some(what));
+    }
+    let name = desired::restore_name(&instance.name);
+    if let Some(Ok(job)) = view.children.get::<Job>(&name) {
+        return match jobs::progress(&job) {
+            Progress::Running => Restore::Running,
+            Progress::Complete => Restore::Done(Some(what)),
+            Progress::Failed => {
+                let why = jobs::why_failed(&jobs::pods(view, &name)).or_else(|| jobs::given_up(&job));
+                let why = why.unwrap_or_else(|| "nobody said why".to_owned());
+                Restore::Refused(Trouble::new(
+                    "RestoreFailed",
+                    format!(
+                        "{what} was not restored, and nothing of it is kept: {why}. Delete the Job {name} to have it tried again"
+                    ),
+                ))
+            }
+        };
+    }
+    match from {
+        RestoreFrom { backup: Some(backup), .. } => of_backup(view, instance, backup),
+        RestoreFrom { volume: Some(volume), .. } => {
+            let claim = volume.claim_name.clone();
+            match view.children.get::<PersistentVolumeClaim>(&claim) {
+                None => Restore::Waiting(Trouble::new(
+                    "VolumeNotFound",
+                    format!("there is no PersistentVolumeClaim {claim} in this namespace to restore from"),
+                )),
+                Some(_) => Restore::Begin(Source {
+                    claim,
+                    file: volume.file.clone(),
+                    sha256: volume.sha256.clone(),
+                    manifest_sha256: None,
+                }),
+            }
+        }
+        RestoreFrom { .. } => Restore::Done(None),
+    }
+}
+
+fn describe(from: &RestoreFrom) -> String {
+    match (&from.backup, &from.volume) {
+        (Some(backup), _) => format!("the MySQLBackup {backup}"),
+        (None, Some(volume)) => format!("{} on the volume {}", volume.file, volume.claim_name),
+        (None, None) => "nothing".to_owned(),
+    }
+}
+
+fn of_backup(view: &View<MySQL>, instance: &Instance, name: &str) -> Restore {
+    let status = match view.children.get::<MySQLBackup>(name) {
+        Some(Ok(backup)) => backup.status.unwrap_or_default(),
+        _ => {
+            let message = format!("there is no MySQLBackup {name} in this namespace to restore from");
+            return Restore::Waiting(Trouble::new("BackupNotFound", message));
+        }
+    };
+    match status.outcome {
+        None => {
+            let message = format!("the MySQLBackup {name} is not complete yet: {}", status.message);
+            Restore::Waiting(Trouble::new("BackupNotComplete", message))
+        }
+        Some(Outcome::Failed) => {
+            let message = format!(
+                "the MySQLBackup {name} is not complete and never will be: make another MySQL that restores from a \
+                 complete one"
+            );
+            Restore::Refused(Trouble::new("BackupNotComplete", message))
+        }
+        Some(Outcome::Complete) => match unfit(instance, &status) {
+            Some(why) => {
+                Restore::Refused(Trouble::new("RestoreRefused", format!("the MySQLBackup {name} is {why}")))
+            }
+            None => source(&status).map_or_else(
+                || {
+                    Restore::Refused(Trouble::new(
+                        "RestoreRefused",
+                        format!("the MySQLBackup {name} names no file"),
+                    ))
+                },
+                Restore::Begin,
+            ),
+        },
+    }
+}
+
+/// Why a dump can't be loaded into the wanted server. How many versions it skips does not matter: it is text.
+fn unfit(instance: &Instance, status: &MySQLBackupStatus) -> Option<String> {
+    let wrote = Server { flavour: status.flavour?, version: Version::parse(status.version.as_deref()?)? };
+    match path(&wrote, &instance.server) {
+        Path::Refused(refusal) if ["OtherFlavour", "Downgrade"].contains(&refusal.reason) => Some(format!(
+            "of {wrote}, which {} does not take: make another MySQL with mysqlVersion {}.{} or newer",
+            instance.server, wrote.version.major, wrote.version.minor
+        )),
+        _ => None,
+    }
+}
+
+fn source(status: &MySQLBackupStatus) -> Option<Source> {
+    Some(Source {
+        claim: status.claim.clone()?,
+        file: status.file.clone()?,
+        sha256: status.sha256.clone(),
+        manifest_sha256: status.manifest_sha256.clone(),
+    })
+}

@@ -1,0 +1,199 @@
+//! From a server to nothing: what becomes of the data when a MySQL is deleted.
+
+use std::time::Duration;
+
+use ballast_operator::{
+    DataReason, Effect, EventType, KindRef, Object, Operator as _, Plan, Removal, Target, Trouble, View, pod,
+};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::CronJob,
+    core::v1::{Namespace, PersistentVolumeClaim, Secret},
+};
+use kube_core::{Resource, ResourceExt as _};
+
+use crate::{
+    MADE_FOR, MySQLOperator, SKIP_FINAL_BACKUP, backups,
+    backups::Made,
+    desired,
+    resource::{Cause, DeletionPolicy, MySQL, MySQLBackup, MySQLStatus},
+    server,
+};
+
+/// How soon to look again at what nobody tells us of.
+const AGAIN: Duration = Duration::from_secs(30);
+
+pub(crate) fn retire(plan: &mut Plan, view: &View<MySQL>) {
+    let Some(finalizer) = MySQLOperator::FINALIZER else { return };
+    if !view.resource.finalizers().iter().any(|taken| taken == finalizer) {
+        return;
+    }
+    if namespace_goes(view) {
+        let note = "the namespace is being deleted, and nothing can be started in it: no last backup is made"
+            .to_owned();
+        plan.event(EventType::Warning, "NoFinalBackup", "Delete", note, "people should know of it");
+        return release(plan, finalizer);
+    }
+    let policy = view.resource.spec.deletion_policy;
+    if policy == DeletionPolicy::Snapshot && !take_the_last_backup(plan, view) {
+        return;
+    }
+    remove::<StatefulSet>(
+        plan,
+        view,
+        &desired::server_name(view.name()),
+        &Removal::Child,
+        "nobody needs the server any more",
+    );
+    if policy != DeletionPolicy::Retain {
+        let right = Removal::Data(DataReason::DeletionPolicy);
+        let because = match policy {
+            DeletionPolicy::Snapshot => "a complete backup is kept, or nobody wants one",
+            _ => "deletionPolicy is Delete",
+        };
+        remove::<PersistentVolumeClaim>(plan, view, &desired::data_claim_name(view.name()), &right, because);
+        remove::<Secret>(
+            plan,
+            view,
+            &desired::secret_name(view.name()),
+            &right,
+            "the passwords open nothing any more",
+        );
+    }
+    if policy == DeletionPolicy::Delete {
+        let right = Removal::Data(DataReason::DeletionPolicy);
+        // The volume first: a backup whose volume goes needs nobody to remove its file.
+        let claim = desired::backup_claim_name(view.name());
+        remove::<PersistentVolumeClaim>(plan, view, &claim, &right, "deletionPolicy is Delete");
+        let backups: Vec<MySQLBackup> = view.children.list();
+        for backup in backups.iter().filter(|backup| backup.spec.instance == view.name()) {
+            remove::<MySQLBackup>(plan, view, &backup.name_any(), &right, "deletionPolicy is Delete");
+        }
+    }
+    let note = match policy {
+        DeletionPolicy::Snapshot => "removed the server and its volume; the backups are kept",
+        DeletionPolicy::Retain => "removed the server; its volume, its passwords and its backups are kept",
+        DeletionPolicy::Delete => "removed the server, its volume and its backups",
+    };
+    plan.event(EventType::Normal, "Retired", "Delete", note, "people see it with kubectl get events");
+    release(plan, finalizer);
+}
+
+fn release(plan: &mut Plan, finalizer: &str) {
+    plan.then(Effect::Release { finalizer: finalizer.to_owned() }, "nothing is left to be decided");
+}
+
+fn namespace_goes(view: &View<MySQL>) -> bool {
+    let namespace = view.namespace().and_then(|name| view.children.object(&KindRef::of::<Namespace>(), name));
+    namespace.is_some_and(|namespace| namespace.is_being_deleted())
+}
+
+/// Whether the volume may go. Otherwise what is missing is begun, or waited for.
+fn take_the_last_backup(plan: &mut Plan, view: &View<MySQL>) -> bool {
+    let annotations = view.resource.annotations();
+    if annotations.get(SKIP_FINAL_BACKUP).is_some_and(|value| value == "true") {
+        let note = format!("no last backup is made: {SKIP_FINAL_BACKUP} is true");
+        plan.event(EventType::Warning, "NoFinalBackup", "Delete", note, "people should know of it");
+        return true;
+    }
+    if !may_hold_data(view) {
+        return true;
+    }
+    remove_cron_job(plan, view, "the last backup is the last");
+    let (name, prefix) = backups::final_name(&view.resource);
+    let way_out =
+        format!("`kubectl annotate mysql {} {SKIP_FINAL_BACKUP}=true` lets it go without", view.name());
+    let deadline = view.resource.spec.final_backup_deadline_seconds.max(60);
+    let overdue = view
+        .resource
+        .metadata
+        .deletion_timestamp
+        .as_ref()
+        .is_some_and(|since| view.now.duration_since(since.0).as_secs() > deadline);
+    let trouble = match backups::before_deletion(view) {
+        Made::Complete => return true,
+        Made::Absent => {
+            let backup =
+                desired::backup(view, name.clone(), Some(prefix), Cause::BeforeDeletion, Some(deadline));
+            plan.apply(Object::of(&backup), "deletionPolicy is Snapshot");
+            None
+        }
+        Made::Running if overdue => Some(Trouble::new(
+            "FinalBackupOverdue",
+            format!("the last backup, {name}, is not complete after {deadline} s: {way_out}"),
+        )),
+        Made::Running => None,
+        Made::Failed(why) => Some(Trouble::new(
+            "FinalBackupFailed",
+            format!(
+                "the last backup, {name}, failed: {why}. Delete that MySQLBackup to have it tried again; {way_out}"
+            ),
+        )),
+    };
+    let message = match &trouble {
+        Some(trouble) => trouble.message.clone(),
+        None => format!("the last backup, {name}, is being made"),
+    };
+    let old = view.resource.status.clone().unwrap_or_default();
+    let mut conditions = view
+        .conditions()
+        .set("Ready", false, "Deleting", "it is being deleted")
+        .set("Progressing", trouble.is_none(), "Deleting", message.clone())
+        .degraded(view.last_trouble().or(trouble));
+    if let Some(backups) = old.conditions.iter().find(|condition| condition.type_ == "BackupHealthy") {
+        let status = match backups.status.as_str() {
+            "True" => ballast_operator::ConditionStatus::True,
+            "False" => ballast_operator::ConditionStatus::False,
+            _ => ballast_operator::ConditionStatus::Unknown,
+        };
+        conditions = conditions.set("BackupHealthy", status, &backups.reason, backups.message.clone());
+    }
+    let status = MySQLStatus {
+        phase: "Deleting".to_owned(),
+        message,
+        observed_generation: view.generation(),
+        conditions: conditions.into_list(),
+        ..old
+    };
+    plan.report(view, status);
+    plan.then(Effect::LookAgain(AGAIN), "a deadline makes no noise");
+    false
+}
+
+/// Whether anything can be on the volume that somebody put there: a server served, or the volume was here before.
+fn may_hold_data(view: &View<MySQL>) -> bool {
+    let status = view.resource.status.clone().unwrap_or_default();
+    let claim =
+        view.children.object(&KindRef::of::<PersistentVolumeClaim>(), &desired::data_claim_name(view.name()));
+    let Some(claim) = claim else { return false };
+    let uid = view.resource.metadata.uid.as_deref();
+    let made_for = claim.value()["metadata"]["annotations"][MADE_FOR].as_str();
+    let serves = server::server_pod(view).is_some_and(|found| pod::is_ready(&found));
+    status.version.is_some() || status.restored_from.is_some() || serves || made_for != uid
+}
+
+/// Removes the CronJob, where there is one of ours.
+pub(crate) fn remove_cron_job(plan: &mut Plan, view: &View<MySQL>, because: &str) {
+    remove::<CronJob>(plan, view, &desired::cron_job_name(view.name()), &Removal::Child, because);
+}
+
+fn remove<K>(plan: &mut Plan, view: &View<MySQL>, name: &str, right: &Removal, because: &str)
+where
+    K: Resource<DynamicType = ()>,
+    K::Scope: ballast_operator::Scope,
+{
+    let kind = KindRef::of::<K>();
+    let Some(seen) = view.children.object(&kind, name).filter(|seen| !seen.is_being_deleted()) else {
+        return;
+    };
+    // A stranger's stays, and so does a volume that was never ours.
+    let ours = match right {
+        Removal::Child => view.controls(seen),
+        Removal::Data(_) => {
+            seen.label(crate::LABEL) == Some(view.name()) || seen.label(".spec.instance") == Some(view.name())
+        }
+    };
+    if ours {
+        plan.then(Effect::Remove { target: Target::of(&kind, seen), right: right.clone() }, because);
+    }
+}

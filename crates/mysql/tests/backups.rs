@@ -1,0 +1,189 @@
+//! What the operator decides about backups: records, retention, and whether they are as they should be.
+#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
+#![expect(dead_code, reason = "each test uses its part of the support")]
+
+mod support;
+
+use ballast_mysql::MySQLOperator;
+use ballast_staging::{Stage, same_text};
+use support::{COMPLETE, backup, settled};
+
+const JOB: &str = r"
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: manual-backup
+  labels: {mysql-instance: shop, mysql.operators.example.com/role: backup}
+  ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: mysql-backup-shop, uid: c, controller: true}]
+";
+
+#[test]
+fn a_job_that_was_made_from_the_cron_job_is_recorded() {
+    let mut stage = settled(JOB);
+    insta::assert_snapshot!("record", stage.child("MySQLBackup", "manual-backup"));
+    stage.lose("MySQLBackup", "manual-backup");
+    assert!(
+        stage.effects().contains("create  apply MySQLBackup default/manual-backup"),
+        "{}",
+        stage.effects()
+    );
+    let strange = JOB.replace("CronJob", "Workflow");
+    assert!(!settled(&strange).child("MySQLBackup", "manual-backup").contains("kind: MySQLBackup"));
+}
+
+#[test]
+fn the_last_backup_is_the_last_complete_one() {
+    let mut stage = settled(&backup("one", "Scheduled", "2030-01-01T02:00:00Z", COMPLETE));
+    assert!(stage.status().contains("lastBackup: \"2030-01-01T02:00:00Z\""), "{}", stage.status());
+    assert_eq!(
+        stage.condition("BackupHealthy"),
+        "True BackupComplete: the last backup, one, is complete: 12Mi"
+    );
+    stage.meanwhile(&backup(
+        "two",
+        "Scheduled",
+        "2030-01-01T03:00:00Z",
+        "outcome: Failed, message: 'DiskFull: no space'",
+    ));
+    stage.rest();
+    assert!(stage.status().contains("lastBackup: \"2030-01-01T02:00:00Z\""), "{}", stage.status());
+    assert_eq!(
+        stage.condition("BackupHealthy"),
+        "False BackupFailed: the last backup, two, failed: DiskFull: no space"
+    );
+    stage.meanwhile(&backup("three", "Requested", "2030-01-01T04:00:00Z", COMPLETE)).rest();
+    assert!(stage.condition("BackupHealthy").starts_with("True BackupComplete"));
+    same_text(
+        &stage.events.join("\n"),
+        "
+        Warning BackupFailed: the last backup, two, failed: DiskFull: no space
+        Normal BackupComplete: the last backup, three, is complete: 12Mi
+        ",
+    );
+}
+
+#[test]
+fn a_backup_that_is_not_tried_is_missed() {
+    let mut stage = settled("");
+    let healthy = |stage: &mut Stage<MySQLOperator>| stage.rest().condition("BackupHealthy");
+    assert!(
+        healthy(&mut stage)
+            .starts_with("Unknown NoneYet: no backup was made yet; the first is due at 2030-01-02T02:00:00Z")
+    );
+    // Noon to ten past two.
+    stage.later(14 * 3600 + 600);
+    assert!(
+        healthy(&mut stage)
+            .starts_with("False BackupMissed: the backup that was due at 2030-01-02T02:00:00Z was not tried"),
+        "{}",
+        healthy(&mut stage)
+    );
+    assert!(stage.events.join("\n").contains("Warning BackupMissed"));
+    assert_eq!(stage.effects(), "");
+    stage.meanwhile(&backup("late", "Scheduled", "2030-01-02T02:15:00Z", COMPLETE));
+    assert!(healthy(&mut stage).starts_with("True"));
+    stage.later(24 * 3600);
+    assert!(healthy(&mut stage).starts_with("False BackupMissed"));
+}
+
+#[test]
+fn what_was_due_before_the_schedule_was_made_is_not_missed() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {backupSchedule: '0 11 * * *'}}").rest();
+    assert!(
+        stage.condition("BackupHealthy").starts_with("Unknown NoneYet"),
+        "{}",
+        stage.condition("BackupHealthy")
+    );
+}
+
+#[test]
+fn without_a_schedule_nobody_says_that_all_is_well() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {backupSchedule: null}}").rest();
+    assert!(stage.condition("BackupHealthy").starts_with("Unknown NotScheduled"));
+    assert!(!stage.child("CronJob", "mysql-backup-shop").contains("kind: CronJob"));
+    stage.later(30 * 24 * 3600);
+    assert_eq!(stage.effects(), "");
+}
+
+/// The names of the backups that are still there.
+fn left(stage: &Stage<MySQLOperator>) -> Vec<&'static str> {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    names.into_iter().filter(|name| stage.child("MySQLBackup", name).contains("kind: MySQLBackup")).collect()
+}
+
+/// Backups of six nights, as their status has it.
+fn nights(each: [&str; 6]) -> String {
+    let night = |(place, fields): (usize, &str)| {
+        backup(
+            ["a", "b", "c", "d", "e", "f"][place],
+            "Scheduled",
+            &format!("2029-12-{:02}T02:00:00Z", place + 1),
+            fields,
+        )
+    };
+    each.into_iter().enumerate().map(night).collect::<Vec<_>>().join("\n---\n")
+}
+
+fn keep(rule: &str, each: [&str; 6]) -> Vec<&'static str> {
+    let mut stage = settled("");
+    stage.meanwhile(&format!(
+        "{{kind: MySQL, spec: {{backupSchedule: null, backup: {{retention: {rule}}}}}}}"
+    ));
+    stage.meanwhile(&nights(each)).rest();
+    left(&stage)
+}
+
+const FAILED: &str = "outcome: Failed, message: x";
+
+#[test]
+fn the_newest_are_kept() {
+    assert_eq!(keep("{count: 2}", [COMPLETE; 6]), ["e", "f"]);
+    assert_eq!(
+        keep("{count: 2}", [COMPLETE, COMPLETE, COMPLETE, FAILED, FAILED, FAILED]),
+        ["b", "c", "d", "e", "f"]
+    );
+    assert_eq!(keep("{count: 7}", [COMPLETE; 6]), ["a", "b", "c", "d", "e", "f"]);
+    assert_eq!(keep("{count: 7, age: 28d}", [COMPLETE; 6]), ["e", "f"]);
+}
+
+#[test]
+fn the_last_complete_one_is_never_deleted() {
+    assert_eq!(keep("{count: 1, age: 1h}", [COMPLETE; 6]), ["f"]);
+    assert_eq!(
+        keep("{count: 1, age: 1h}", [COMPLETE, FAILED, FAILED, FAILED, FAILED, FAILED]),
+        ["a", "d", "e", "f"]
+    );
+    assert_eq!(
+        keep("{count: 1, age: 1h}", [COMPLETE, "message: running", FAILED, FAILED, FAILED, FAILED]),
+        ["a", "b", "d", "e", "f"]
+    );
+}
+
+#[test]
+fn one_that_is_being_restored_from_is_never_deleted() {
+    let read = format!("{COMPLETE}, restoring: [copy]");
+    assert_eq!(keep("{count: 1}", [COMPLETE, &read, COMPLETE, COMPLETE, COMPLETE, COMPLETE]), ["b", "f"]);
+}
+
+#[test]
+fn what_people_asked_for_is_theirs_to_delete() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {backupSchedule: null, backup: {retention: {count: 1}}}}");
+    stage.meanwhile(&nights([COMPLETE; 6]).replace("Scheduled", "Requested")).rest();
+    assert_eq!(left(&stage).len(), 6);
+}
+
+#[test]
+fn a_removal_gives_its_rule() {
+    let mut stage = settled("");
+    stage
+        .meanwhile("{kind: MySQL, spec: {backup: {retention: {count: 5}}}}")
+        .meanwhile(&nights([COMPLETE; 6]));
+    let plan = stage.plan().to_string();
+    assert!(
+        plan.contains("remove  MySQLBackup default/a") && plan.contains("the newest 5 are kept"),
+        "{plan}"
+    );
+}

@@ -1,0 +1,188 @@
+//! What the operator decides about a server that serves: upgrades, growth, trouble.
+#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
+#![expect(dead_code, reason = "each test uses its part of the support")]
+
+mod support;
+
+use ballast_mysql::{MySQLOperator, ServerStatus, Told};
+use ballast_staging::{Stage, same_text};
+use support::{COMPLETE, backup, runs, serves, settled, told};
+
+fn image(stage: &Stage<MySQLOperator>) -> String {
+    let set = stage.child("StatefulSet", "mysql-shop");
+    let line = set.lines().find(|line| line.contains("image: mysql:") || line.contains("image: mariadb:"));
+    line.unwrap_or_default().rsplit_once("image: ").map(|(_, image)| image.to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn the_demos_patch_to_an_older_version_is_taken_and_not_carried_out() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '5.7'}}");
+    same_text(
+        &stage.effects(),
+        r#"
+        do      event Warning UpgradeRefused  Degraded was False
+        change  status Ready=True Progressing=False Degraded=True BackupHealthy=Unknown  what people and programs read of it
+                  ~ .status.conditions[type="BackupHealthy"].observedGeneration: 1 → 2
+                  ~ .status.conditions[type="Degraded"].message: "nothing is known to be wrong" → "the change of the version is not carried out, and the server goes on as it is: MySQL 5.7 can't open what MySQL 8.0.40 wrote, which is newer: set mysqlVersion back to 8.0, or make another MySQL with mysqlVersion 5.7 and load a dump into it"
+                  ~ .status.conditions[type="Degraded"].observedGeneration: 1 → 2
+                  ~ .status.conditions[type="Degraded"].reason: "AsExpected" → "UpgradeRefused"
+                  ~ .status.conditions[type="Degraded"].status: "False" → "True"
+                  ~ .status.conditions[type="Progressing"].observedGeneration: 1 → 2
+                  ~ .status.conditions[type="Ready"].observedGeneration: 1 → 2
+                  ~ .status.observedGeneration: 1 → 2
+        "#,
+    );
+    stage.rest();
+    assert_eq!(image(&stage), "mysql:8.0");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0'}}");
+    assert!(stage.rest().condition("Degraded").starts_with("False"));
+}
+
+/// A change to 8.4, up to where its backup is asked for.
+fn upgrading() -> (Stage<MySQLOperator>, String) {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.4'}}").rest();
+    let name = "upgrade-shop-0a1b2c-2".to_owned();
+    (stage, name)
+}
+
+#[test]
+fn an_upgrade_begins_with_a_backup() {
+    let (mut stage, name) = upgrading();
+    assert_eq!(image(&stage), "mysql:8.0");
+    insta::assert_snapshot!("backup_before_upgrade", stage.child("MySQLBackup", &name));
+    assert!(stage.condition("Ready").starts_with("True"));
+    assert!(stage.condition("Progressing").starts_with("True BackingUp"));
+    assert_eq!(stage.effects(), "");
+    stage.meanwhile(&backup(&name, "BeforeUpgrade", "2030-01-01T12:00:00Z", COMPLETE)).rest();
+    assert_eq!(image(&stage), "mysql:8.4");
+    assert!(stage.child("StatefulSet", "mysql-shop").contains("--upgrade"));
+    assert!(
+        stage
+            .condition("Progressing")
+            .starts_with("True Upgrading: the data of MySQL 8.0.40 is opened by mysql:8.4"),
+        "{}",
+        stage.condition("Progressing")
+    );
+    runs(&mut stage, "mysql:8.4", "mysql", "8.4.3");
+    stage.rest();
+    assert_eq!(stage.condition("Ready"), "True Serving: MySQL 8.4.3 answers queries");
+    assert!(stage.condition("Progressing").starts_with("False Settled"));
+    assert!(
+        stage.child("StatefulSet", "mysql-shop").contains("--upgrade"),
+        "taking it away would restart the server"
+    );
+    assert_eq!(stage.effects(), "");
+}
+
+#[test]
+fn without_a_complete_backup_the_server_is_left_as_it_is() {
+    let (mut stage, name) = upgrading();
+    stage.meanwhile(&backup(
+        &name,
+        "BeforeUpgrade",
+        "2030-01-01T12:00:00Z",
+        "outcome: Failed, message: disk full",
+    ));
+    let degraded = stage.rest().condition("Degraded");
+    assert!(degraded.starts_with("True UpgradeStopped: there is no complete backup to go back to, so the server is left as it is: disk full"), "{degraded}");
+    assert_eq!(image(&stage), "mysql:8.0");
+    stage.lose("MySQLBackup", &name).rest();
+    assert!(stage.child("MySQLBackup", &name).contains("BeforeUpgrade"), "it is tried again");
+}
+
+#[test]
+fn an_upgrade_that_fails_says_the_way_back_and_it_is_one() {
+    let (mut stage, name) = upgrading();
+    stage.meanwhile(&backup(&name, "BeforeUpgrade", "2030-01-01T12:00:00Z", COMPLETE)).rest();
+    runs(&mut stage, "mysql:8.4", "mysql", "8.4.3");
+    stage.meanwhile(
+        "{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0}, status: {conditions: [], containerStatuses: [{name: mysql, ready: false, restartCount: 3, image: x, imageID: x, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 1, reason: Error, message: the data is too odd}}}]}}",
+    );
+    stage.answers = ballast_operator::Answers::none();
+    let degraded = stage.rest().condition("Degraded");
+    assert!(degraded.starts_with("True UpgradeFailed: 1 of 1 pods fail: mysql-shop-0 keeps crashing: Error, exit code 1: the data is too odd"), "{degraded}");
+    assert!(degraded.contains(&format!("The way back: set mysqlVersion to 8.0; where the new version already changed the data, make another MySQL with mysqlVersion 8.0.40 and restoreFrom.backup {name}")), "{degraded}");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0'}}").rest();
+    assert_eq!(image(&stage), "mysql:8.0", "no backup is needed to go back to what wrote the data");
+    assert!(!stage.child("StatefulSet", "mysql-shop").contains("--upgrade"));
+}
+
+#[test]
+fn a_version_that_is_not_to_be_had_can_be_put_right_before_anything_served() {
+    let mut stage = support::sample("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.99'}}").rest();
+    assert_eq!(image(&stage), "mysql:8.99");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.4'}}").rest();
+    assert_eq!(image(&stage), "mysql:8.4");
+    assert!(!stage.child("StatefulSet", "mysql-shop").contains("--upgrade"));
+}
+
+#[test]
+fn mariadb_is_told_by_its_version_and_never_opens_what_mysql_wrote() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '11.8'}}").rest();
+    assert_eq!(image(&stage), "mysql:8.0");
+    assert!(stage.condition("Degraded").contains("MariaDB 11.8 can't open what MySQL 8.0.40 wrote"));
+    let mut stage = support::sample("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '11.8'}}").rest();
+    let set = stage.child("StatefulSet", "mysql-shop");
+    assert!(set.contains("image: mariadb:11.8") && set.contains("- mariadb\n"), "{set}");
+}
+
+#[test]
+fn a_volume_grows_last_and_never_shrinks() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {storageSize: 20Gi}}");
+    assert!(!stage.effects().contains("storage"), "a claim without a volume can't be changed");
+    stage.meanwhile(
+        "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop}, status: {phase: Bound}}",
+    );
+    let effects = stage.effects();
+    assert!(effects.contains(r#"~ .spec.resources.requests.storage: "10Gi" → "20Gi""#), "{effects}");
+    stage.rest();
+    stage.meanwhile("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop}, status: {capacity: {storage: 10Gi}}}");
+    assert!(
+        stage
+            .rest()
+            .condition("Progressing")
+            .starts_with("True Growing: the volume of mysql-pvc-shop grows from 10Gi to 20Gi")
+    );
+    assert!(stage.condition("Ready").starts_with("True"));
+    stage.meanwhile("{kind: MySQL, spec: {storageSize: 5Gi}}").rest();
+    assert!(stage.child("PersistentVolumeClaim", "mysql-pvc-shop").contains("storage: 20Gi"));
+}
+
+#[test]
+fn a_volume_that_is_nearly_full_is_told_until_there_is_plenty() {
+    let mut stage = settled("");
+    let mut free = |percent: u64| {
+        let Told::Fares(said) = serves("mysql", "8.0.40") else { return String::new() };
+        told(
+            &mut stage,
+            &Told::Fares(ServerStatus {
+                data_bytes: (100 - percent) << 20,
+                free_bytes: percent << 20,
+                ..said
+            }),
+        );
+        stage.rest().condition("Degraded").split(':').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(free(5), "False AsExpected");
+    assert_eq!(free(4), "True StorageLow");
+    assert_eq!(free(7), "True StorageLow");
+    assert_eq!(free(10), "False AsExpected");
+}
+
+#[test]
+fn an_image_that_can_not_be_pulled_is_told() {
+    let mut stage = support::sample("");
+    stage.rest();
+    stage.meanwhile("{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0, labels: {mysql-instance: shop}}, spec: {containers: [{name: mysql, image: 'mysql:8.0'}]}, status: {containerStatuses: [{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0', imageID: x, state: {waiting: {reason: ImagePullBackOff}}}]}}");
+    assert!(
+        stage.rest().condition("Degraded").starts_with("True ImagePullFailed"),
+        "{}",
+        stage.condition("Degraded")
+    );
+}

@@ -1,0 +1,163 @@
+//! What the operator decides when a MySQL is deleted.
+#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
+#![expect(dead_code, reason = "each test uses its part of the support")]
+
+mod support;
+
+use ballast_mysql::MySQLOperator;
+use ballast_staging::{Stage, same_text};
+use support::{COMPLETE, backup, sample, settled};
+
+const DELETED: &str = "{kind: MySQL, metadata: {deletionTimestamp: '2030-01-01T12:00:00Z'}}";
+const FINAL: &str = "final-shop-0a1b2c3d";
+
+/// A settled instance under a policy, that somebody deleted.
+fn deleted(policy: &str) -> Stage<MySQLOperator> {
+    let mut stage = settled(&backup("old", "Scheduled", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile(&format!("{{kind: MySQL, spec: {{deletionPolicy: {policy}}}}}")).rest();
+    stage.events.clear();
+    stage.meanwhile(DELETED);
+    stage
+}
+
+#[test]
+fn under_snapshot_a_last_backup_is_made_and_kept_before_anything_goes() {
+    let mut stage = deleted("Snapshot");
+    same_text(
+        &stage.plan().to_string(),
+        "
+        remove  CronJob default/mysql-backup-shop                               the last backup is the last
+        apply   MySQLBackup default/final-shop-0a1b2c3d                         deletionPolicy is Snapshot
+        status  Ready=False Progressing=True Degraded=False BackupHealthy=True  what people and programs read of it
+        look    again in 30s                                                    a deadline makes no noise
+        ",
+    );
+    stage.rest();
+    assert_eq!(stage.effects(), "", "it is waited for");
+    stage.meanwhile(&backup(FINAL, "BeforeDeletion", "2030-01-01T12:00:00Z", COMPLETE));
+    same_text(
+        &stage.plan().to_string(),
+        "
+        remove  StatefulSet default/mysql-shop                nobody needs the server any more
+        remove  PersistentVolumeClaim default/mysql-pvc-shop  a complete backup is kept, or nobody wants one
+        remove  Secret default/mysql-secret-shop              the passwords open nothing any more
+        event   Normal Retired                                people see it with kubectl get events
+        release mysql.operators.example.com/finalizer         nothing is left to be decided
+        ",
+    );
+    stage.rest();
+    assert!(stage.child("PersistentVolumeClaim", "backup-pvc-shop").contains("kind: PersistentVolumeClaim"));
+    for name in [FINAL, "old"] {
+        assert!(stage.child("MySQLBackup", name).contains("kind: MySQLBackup"));
+    }
+}
+
+#[test]
+fn a_last_backup_that_fails_keeps_everything() {
+    let mut stage = deleted("Snapshot");
+    stage.rest();
+    stage.meanwhile(&backup(
+        FINAL,
+        "BeforeDeletion",
+        "2030-01-01T12:00:00Z",
+        "outcome: Failed, message: disk full",
+    ));
+    let degraded = stage.rest().condition("Degraded");
+    assert!(degraded.starts_with("True FinalBackupFailed: the last backup, final-shop-0a1b2c3d, failed: disk full. Delete that MySQLBackup to have it tried again; `kubectl annotate mysql shop mysql.operators.example.com/skip-final-backup=true` lets it go without"), "{degraded}");
+    assert!(stage.child("PersistentVolumeClaim", "mysql-pvc-shop").contains("kind: PersistentVolumeClaim"));
+    assert!(stage.child("StatefulSet", "mysql-shop").contains("kind: StatefulSet"));
+    stage.meanwhile(
+        "{kind: MySQL, metadata: {annotations: {mysql.operators.example.com/skip-final-backup: 'true'}}}",
+    );
+    assert!(stage.plan().to_string().contains("release"));
+}
+
+#[test]
+fn a_last_backup_that_takes_too_long_is_told_and_keeps_everything() {
+    let mut stage = deleted("Snapshot");
+    stage.rest();
+    stage.later(3600);
+    assert!(stage.rest().condition("Degraded").starts_with("False"));
+    stage.later(1);
+    assert!(
+        stage.rest().condition("Degraded").starts_with("True FinalBackupOverdue: "),
+        "{}",
+        stage.condition("Degraded")
+    );
+    assert!(stage.child("PersistentVolumeClaim", "mysql-pvc-shop").contains("kind: PersistentVolumeClaim"));
+}
+
+#[test]
+fn under_retain_what_holds_data_stays() {
+    let stage = deleted("Retain");
+    same_text(
+        &stage.plan().to_string(),
+        "
+        remove  StatefulSet default/mysql-shop         nobody needs the server any more
+        event   Normal Retired                         people see it with kubectl get events
+        release mysql.operators.example.com/finalizer  nothing is left to be decided
+        ",
+    );
+}
+
+#[test]
+fn under_delete_everything_goes() {
+    let stage = deleted("Delete");
+    same_text(
+        &stage.plan().to_string(),
+        "
+        remove  StatefulSet default/mysql-shop                 nobody needs the server any more
+        remove  PersistentVolumeClaim default/mysql-pvc-shop   deletionPolicy is Delete
+        remove  Secret default/mysql-secret-shop               the passwords open nothing any more
+        remove  PersistentVolumeClaim default/backup-pvc-shop  deletionPolicy is Delete
+        remove  MySQLBackup default/old                        deletionPolicy is Delete
+        event   Normal Retired                                 people see it with kubectl get events
+        release mysql.operators.example.com/finalizer          nothing is left to be decided
+        ",
+    );
+}
+
+#[test]
+fn in_a_namespace_that_goes_it_says_so_and_lets_go() {
+    let mut stage = deleted("Snapshot");
+    stage.meanwhile("{apiVersion: v1, kind: Namespace, metadata: {name: default, deletionTimestamp: '2030-01-01T12:00:00Z'}}");
+    same_text(
+        &stage.plan().to_string(),
+        "
+        event   Warning NoFinalBackup                  people should know of it
+        release mysql.operators.example.com/finalizer  nothing is left to be decided
+        ",
+    );
+}
+
+#[test]
+fn what_never_served_has_nothing_to_back_up() {
+    let mut stage = sample("");
+    stage.rest();
+    stage.meanwhile(DELETED);
+    let plan = stage.plan().to_string();
+    assert!(
+        !plan.contains("apply") && plan.contains("remove  PersistentVolumeClaim default/mysql-pvc-shop"),
+        "{plan}"
+    );
+}
+
+#[test]
+fn a_volume_that_was_there_before_is_not_taken_for_empty() {
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, labels: {mysql-instance: shop}, annotations: {mysql.operators.example.com/made-for: another}}}";
+    let mut stage = sample(claim);
+    stage.rest();
+    stage.meanwhile(DELETED);
+    let plan = stage.plan().to_string();
+    assert!(
+        plan.contains("apply   MySQLBackup") && !plan.contains("remove  PersistentVolumeClaim"),
+        "{plan}"
+    );
+}
+
+#[test]
+fn without_the_finalizer_there_is_nothing_to_do() {
+    let mut stage = sample("");
+    stage.meanwhile(DELETED);
+    assert_eq!(stage.plan().to_string(), "nothing to do\n");
+}
