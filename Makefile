@@ -59,8 +59,8 @@ prove: setup-test ## Crash the operators after every single write, in every life
 	BALLAST_PROVE=all $(CARGO) test -p ballast-proving --locked -- --nocapture
 
 .PHONY: soak
-soak: setup-test ## Kill the API server and the node at random during rolling updates, a hundred times (minutes).
-	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test soak -- --nocapture
+soak: setup-test ## Kill the API server and the node at random, under writers and during updates, a hundred times each (minutes).
+	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test durable --test soak -- --nocapture
 
 .PHONY: bench
 bench: setup ## Print the benchmark tables (beside a real API server with REAL=1).

@@ -1,8 +1,12 @@
 //! What can be typed. Nothing here is checked beyond its form; [`crate::configuration`] makes sense of it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::agent::arguments::BackupCommand;
+use crate::operators::THIS_IMAGE;
 
 /// Stateful services on Kubernetes, operated in Rust.
 #[derive(Debug, Parser)]
@@ -14,6 +18,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
     after_help = "Examples:
   ballast up                                  start a Kubernetes in one process, with every operator in it
   ballast up --memory --listen 127.0.0.1:0    the same for a moment: nothing kept, any free port
+  ballast status                              what runs, and how it is
+  ballast down                                stop it
   ballast run                                 run the operators against KUBECONFIG's cluster
   ballast plan -f memcached.yaml              show what would be done, and do nothing"
 )]
@@ -28,6 +34,10 @@ pub struct Arguments {
 pub enum Command {
     /// Start a Kubernetes in one process, with every operator in it
     Up(UpArguments),
+    /// Say what runs, and how it is
+    Status(StatusArguments),
+    /// Stop a `ballast up`
+    Down(DownArguments),
     /// Run the operators against a cluster: KUBECONFIG's, or the one this pod is in
     Run(RunArguments),
     /// Show what the operators would do about the resources in a file, and do nothing
@@ -35,6 +45,9 @@ pub enum Command {
     /// List, import and remove the images that pods of this machine can run
     #[command(subcommand)]
     Image(ImageCommand),
+    /// Work inside a pod: put this program into it, prepare a volume and run a database server on it
+    #[command(subcommand)]
+    Agent(AgentCommand),
     /// Run the pods of a `ballast up`, which starts this by itself
     #[command(hide = true)]
     Node(LogArguments),
@@ -56,7 +69,8 @@ pub enum Command {
   ballast up --memory --listen 127.0.0.1:0
   ballast up --data-dir ./cluster --kubeconfig ./kubeconfig
 
-It prints one line that begins with `ready` once it serves. Ctrl-C or SIGTERM stops it; a second one stops it at once.")]
+It prints one line that begins with `ready` once it serves. Ctrl-C, SIGTERM or `ballast down` stops it; a second signal
+stops it at once.")]
 pub struct UpArguments {
     /// Keep the cluster in this directory [default: $XDG_DATA_HOME/ballast]
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
@@ -82,6 +96,49 @@ pub struct UpArguments {
     /// How to log.
     #[command(flatten)]
     pub log: LogArguments,
+}
+
+/// `ballast status`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ballast status
+  ballast status --data-dir ./cluster -o json
+  ballast status --kubeconfig \"$KUBECONFIG\"
+
+Exit code: 0 when it runs and answers, otherwise 1.")]
+pub struct StatusArguments {
+    /// Which one.
+    #[command(flatten)]
+    pub which: WhichArguments,
+    /// For whom to print
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `ballast down`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ballast down
+  ballast down --data-dir ./cluster
+  ballast down --kubeconfig \"$KUBECONFIG\"
+
+It is stopped as Ctrl-C does: operators finish what they do, pods end, requests are answered. What is kept stays, and the
+next `ballast up` goes on with it. Where nothing runs there is nothing to do, and the exit code is 0.")]
+pub struct DownArguments {
+    /// Which one.
+    #[command(flatten)]
+    pub which: WhichArguments,
+}
+
+/// Which `ballast up` is meant.
+#[derive(Debug, Args)]
+pub struct WhichArguments {
+    /// The one that keeps its cluster in this directory [default: $XDG_DATA_HOME/ballast]
+    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
+    pub data_dir: Option<PathBuf>,
+    /// The one that wrote this kubeconfig, also with --memory
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// `ballast run`
@@ -198,7 +255,7 @@ pub enum ImageCommand {
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// What it is called
-        #[arg(long, value_name = "IMAGE", default_value = concat!("ballast:", env!("CARGO_PKG_VERSION")))]
+        #[arg(long, value_name = "IMAGE", default_value = THIS_IMAGE)]
         name: String,
     },
     /// Write an image as an OCI archive, for a container runtime that makes none itself
@@ -219,6 +276,94 @@ pub enum ImageCommand {
     },
 }
 
+/// `ballast agent`
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  ballast agent install /ballast              in an init container: put this program into a shared directory
+  /ballast/ballast agent run postgres --volume /var/lib/postgresql --superuser-password-file /secrets/password")]
+pub enum AgentCommand {
+    /// Copy this program into a directory that the containers of a pod share
+    Install {
+        /// The directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+    /// Prepare a volume the first time, and run a server on it
+    Run(AgentRunArguments),
+    /// Backups and scripts.
+    #[command(flatten)]
+    Backup(BackupCommand),
+}
+
+/// `ballast agent run`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ballast agent run postgres --volume /var/lib/postgresql --superuser-password-file /secrets/password -- -c max_connections=50
+  ballast agent run mariadb --volume /var/lib/mysql --superuser-password-file /secrets/root-password \\
+      --database shop --user shop --user-password-file /secrets/password
+  ballast agent run etcd --volume /var/lib/etcd --member etcd-0 -- --listen-client-urls=http://0.0.0.0:2379
+
+The volume says from then on whose data it holds: another server, or another version, is refused. Passwords, database and
+user are looked at only while a volume is prepared. The exit code is the server's; why it ended is in the termination
+message.")]
+pub struct AgentRunArguments {
+    /// Which server
+    #[arg(value_enum, value_name = "SERVER")]
+    pub server: Server,
+    /// Where its volume is mounted; the data goes into a directory below
+    #[arg(long, value_name = "DIR")]
+    pub volume: PathBuf,
+    /// The file with the password of the superuser: postgres, or root
+    #[arg(long, value_name = "FILE")]
+    pub superuser_password_file: Option<PathBuf>,
+    /// A database to begin with
+    #[arg(long, value_name = "NAME", requires = "user")]
+    pub database: Option<String>,
+    /// The user that the database belongs to
+    #[arg(long, value_name = "NAME", requires_all = ["database", "user_password_file"])]
+    pub user: Option<String>,
+    /// The file with the password of that user
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub user_password_file: Option<PathBuf>,
+    /// The name that an etcd member has in its cluster
+    #[arg(long, value_name = "NAME")]
+    pub member: Option<String>,
+    /// Open the data of an older series, after which there is no way back
+    #[arg(long)]
+    pub upgrade: bool,
+    /// Say over HTTP how a MySQL or MariaDB server fares: /status, /readyz, /healthz
+    #[arg(long, value_name = "[ADDRESS]:PORT", value_parser = listens)]
+    pub listen: Option<SocketAddr>,
+    /// Where to say why it ended
+    #[arg(long, value_name = "FILE", default_value = ballast_agent::DEFAULT_LOG)]
+    pub termination_log: PathBuf,
+    /// How to log.
+    #[command(flatten)]
+    pub log: LogArguments,
+    /// What else the server is called with
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<std::ffi::OsString>,
+}
+
+/// An address, or a port on every one: `:8083`.
+fn listens(text: &str) -> Result<SocketAddr, String> {
+    let everywhere = text.strip_prefix(':').map(|port| format!("[::]:{port}"));
+    everywhere.as_deref().unwrap_or(text).parse().map_err(|_| "this is no address and port".to_owned())
+}
+
+/// A server that the agent runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Server {
+    /// PostgreSQL
+    Postgres,
+    /// MariaDB
+    Mariadb,
+    /// MySQL
+    Mysql,
+    /// A member of an etcd cluster
+    Etcd,
+}
+
 /// `ballast gordon-server`
 #[derive(Debug, Args)]
 pub struct GordonServerArguments {
@@ -234,7 +379,7 @@ pub struct GordonServerArguments {
   ballast manifests --image registry.example.com/ballast:1.0 --watch-namespace shop,blog")]
 pub struct ManifestsArguments {
     /// The image of Ballast
-    #[arg(long, value_name = "IMAGE", default_value = concat!("ballast:", env!("CARGO_PKG_VERSION")))]
+    #[arg(long, value_name = "IMAGE", default_value = THIS_IMAGE)]
     pub image: String,
     /// How many copies to run, of which one acts at a time
     #[arg(long, value_name = "N", default_value_t = 2)]

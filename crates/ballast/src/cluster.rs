@@ -43,7 +43,10 @@ pub async fn connect(cluster: &Cluster) -> Result<Connected, Failure> {
     let client = Client::try_from(config).what(format!("the cluster of {from} can't be used"))?;
     let what = format!("can't reach the cluster at {} ({from})", url.trim_end_matches('/'));
     match tokio::time::timeout(PATIENCE, client.apiserver_version()).await {
-        Ok(answer) => answer.what(what).advise("is it running, and is it the one you mean?")?,
+        Ok(answer) => answer.map_err(|error| {
+            let next = advice(&error);
+            Failure::from(anyhow::Error::from(error).context(what)).advise(next)
+        })?,
         Err(_) => {
             let silent = format!("{what}: no answer within {} seconds", PATIENCE.as_secs());
             return Err(Failure::new(silent).advise("is it running, and is it the one you mean?"));
@@ -54,6 +57,20 @@ pub async fn connect(cluster: &Cluster) -> Result<Connected, Failure> {
         Cluster::Kubeconfig(_) => Reach::outside(client.clone()),
     };
     Ok(Connected { client, host, reach })
+}
+
+/// What to do about a first request that failed.
+fn advice(error: &kube::Error) -> &'static str {
+    let said = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    if said.map(ToString::to_string).any(|text| text.contains("invalid peer certificate")) {
+        return "does the kubeconfig have this cluster's certificate-authority-data?";
+    }
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+            "it is there, and does not take this kubeconfig's user: get a new token or certificate for it"
+        }
+        _ => "is it running, and is it the one you mean?",
+    }
 }
 
 fn origin(cluster: &Cluster) -> String {

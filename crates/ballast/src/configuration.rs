@@ -10,8 +10,9 @@ use ballast_packaging::{Deploy, NAMESPACE};
 use ballast_runtime::Namespaces;
 use tokio::net::TcpListener;
 
-use crate::arguments::{ManifestsArguments, PlanArguments, RunArguments, UpArguments};
+use crate::arguments::{ManifestsArguments, PlanArguments, RunArguments, UpArguments, WhichArguments};
 use crate::failure::Failure;
+use crate::shell;
 
 /// Where a pod finds the namespace that it is in.
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -96,11 +97,7 @@ impl Up {
         let place = if arguments.memory {
             Place::Memory
         } else {
-            let directory = match &arguments.data_dir {
-                Some(directory) => directory.clone(),
-                None => data_home(environment)?.join("ballast"),
-            };
-            Place::Directory(absolute(&directory)?)
+            Place::Directory(data_directory(arguments.data_dir.as_deref(), environment)?)
         };
         let kubeconfig = match (&arguments.kubeconfig, &place) {
             (Some(file), _) => KubeconfigFile::At(absolute(file)?),
@@ -116,6 +113,59 @@ impl Up {
             log_flags: arguments.log.to_flags(),
         });
         Ok(Up { place, listen, kubeconfig, operators: !arguments.no_operators, pods })
+    }
+}
+
+/// Where a cluster is kept: where it was said, or where data of this user's is.
+fn data_directory(typed: Option<&Path>, environment: &Environment) -> Result<PathBuf, Failure> {
+    match typed {
+        Some(directory) => absolute(directory),
+        None => absolute(&data_home(environment)?.join("ballast")),
+    }
+}
+
+/// Which `ballast up` is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// The one that keeps its cluster there.
+    Directory(PathBuf),
+    /// The one whose kubeconfig this is.
+    Kubeconfig(PathBuf),
+}
+
+impl Which {
+    /// Makes sense of what was typed.
+    ///
+    /// # Errors
+    /// There is no place for data.
+    pub fn new(arguments: &WhichArguments, environment: &Environment) -> Result<Self, Failure> {
+        Ok(match &arguments.kubeconfig {
+            Some(file) => Which::Kubeconfig(absolute(file)?),
+            None => Which::Directory(data_directory(arguments.data_dir.as_deref(), environment)?),
+        })
+    }
+
+    /// How it would be started.
+    pub fn start(&self) -> String {
+        match self {
+            Which::Directory(directory) => {
+                format!("start it with `ballast up --data-dir {}`", shell::word(directory))
+            }
+            Which::Kubeconfig(_) => {
+                "start it with `ballast up`, or name a directory with --data-dir DIR".to_owned()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Which::Directory(directory) => {
+                write!(f, "no `ballast up` has its cluster in {}", directory.display())
+            }
+            Which::Kubeconfig(file) => write!(f, "no `ballast up` has the kubeconfig {}", file.display()),
+        }
     }
 }
 
@@ -187,7 +237,7 @@ impl Run {
     /// Makes sense of what was typed.
     ///
     /// # Errors
-    /// An address or a cluster is none.
+    /// An address, a namespace or a cluster is none.
     pub fn new(arguments: &RunArguments, environment: &Environment) -> Result<Self, Failure> {
         let lease = arguments.leader_elect.then(|| LeaseName {
             namespace: lease_namespace(arguments, environment),
@@ -202,7 +252,7 @@ impl Run {
         }
         Ok(Run {
             cluster: Cluster::find(arguments.kubeconfig.as_deref(), environment)?,
-            namespaces: Namespaces::parse(arguments.watch_namespace.as_deref().unwrap_or_default()),
+            namespaces: namespaces(arguments.watch_namespace.as_deref())?,
             metrics,
             health: Address::parse_optional(
                 &arguments.health_probe_bind_address,
@@ -293,12 +343,32 @@ impl Plan {
 }
 
 /// What `ballast manifests` is to print.
-pub fn deploy(arguments: &ManifestsArguments) -> Deploy {
-    let watch = match Namespaces::parse(arguments.watch_namespace.as_deref().unwrap_or_default()) {
+///
+/// # Errors
+/// A namespace is none.
+pub fn deploy(arguments: &ManifestsArguments) -> Result<Deploy, Failure> {
+    let watch = match namespaces(arguments.watch_namespace.as_deref())? {
         Namespaces::All => Vec::new(),
         Namespaces::These(names) => names,
     };
-    Deploy { image: arguments.image.clone(), replicas: arguments.replicas, watch }
+    Ok(Deploy { image: arguments.image.clone(), replicas: arguments.replicas, watch })
+}
+
+/// Where resources are looked for. A name that no namespace can have would be waited for for ever.
+fn namespaces(typed: Option<&str>) -> Result<Namespaces, Failure> {
+    let namespaces = Namespaces::parse(typed.unwrap_or_default());
+    let can_be = |name: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        name.len() <= 63 && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-')
+    };
+    match &namespaces {
+        Namespaces::These(names) => match names.iter().find(|name| !can_be(name)) {
+            Some(name) => Err(Failure::new(format!("WATCH_NAMESPACE: {name:?} can't be a namespace"))
+                .advise("write names as shop,blog, or nothing for all")),
+            None => Ok(namespaces),
+        },
+        Namespaces::All => Ok(namespaces),
+    }
 }
 
 /// Which cluster.

@@ -31,12 +31,18 @@ pub fn start(arguments: &LogArguments, usual: &str, colour: Colour) -> Result<()
     Ok(())
 }
 
-/// The filter that a level stands for.
+/// The rooms below ours. The client logs each failed request as an error, its watches dump the whole answer, what
+/// checks certificates complains by itself: whoever made the request says what it means.
+const PLUMBING: [&str; 7] =
+    ["h2", "hyper_util", "kube_client", "kube_runtime", "rustls", "rustls_platform_verifier", "tower"];
+
+/// The filter that a level stands for: one word is about Ballast, and `trace` about everything.
 fn directives(level: &str) -> String {
     match level {
-        // The client logs each failed request as an error, its watches dump the whole answer. Whoever made the request
-        // says what it means.
-        "error" | "warn" | "info" => format!("{level},kube_client=off,kube_runtime=off"),
+        "error" | "warn" | "info" | "debug" => {
+            let silent: Vec<String> = PLUMBING.iter().map(|room| format!(",{room}=off")).collect();
+            format!("{level}{}", silent.concat())
+        }
         filter => filter.to_owned(),
     }
 }
@@ -47,8 +53,13 @@ mod tests {
 
     #[test]
     fn the_clients_own_lines_are_for_those_who_ask_for_them() {
-        assert_eq!(directives("warn"), "warn,kube_client=off,kube_runtime=off");
-        assert_eq!(directives("debug"), "debug");
+        for level in ["error", "warn", "info", "debug"] {
+            let directives = directives(level);
+            assert!(directives.starts_with(&format!("{level},")), "{directives}");
+            assert!(directives.contains(",rustls_platform_verifier=off"), "{directives}");
+            assert!(EnvFilter::try_new(&directives).is_ok(), "{directives}");
+        }
+        assert_eq!(directives("trace"), "trace");
         assert_eq!(directives("kube_runtime=warn"), "kube_runtime=warn");
     }
 }

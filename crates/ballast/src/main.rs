@@ -4,16 +4,18 @@ use std::io;
 use std::process::ExitCode;
 
 use ballast::arguments::{
-    Arguments, Command, LogArguments, Output, PlanArguments, RunArguments, UpArguments, VersionArguments,
+    Arguments, Command, DownArguments, LogArguments, Output, PlanArguments, RunArguments, StatusArguments,
+    UpArguments, VersionArguments,
 };
-use ballast::configuration::{Environment, Plan, Run, Up, deploy};
+use ballast::configuration::{Environment, Plan, Run, Up, Which, deploy};
 use ballast::failure::{Explain as _, Failure};
 use ballast::terminal::{Colour, Tone, print, say};
 use ballast::up::Stopped;
 use ballast::version::Version;
-use ballast::{gordon_server, image, logging, node, plan, run, up};
+use ballast::{agent, down, gordon_server, image, logging, node, plan, run, status, up};
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -40,13 +42,19 @@ fn main() -> ExitCode {
 fn carry_out(command: Command, environment: &Environment) -> Result<ExitCode, Failure> {
     match command {
         Command::Up(arguments) => bring_up(&arguments, environment),
+        Command::Status(arguments) => show_status(&arguments, environment),
+        Command::Down(DownArguments { which }) => {
+            let which = Which::new(&which, environment)?;
+            show(&executor()?.block_on(down::down(&which))?)
+        }
         Command::Node(log) => run_node(&log, environment),
         Command::GordonServer(arguments) => gordon_server::serve(arguments.listen),
         Command::Run(arguments) => run_operators(&arguments, environment),
         Command::Plan(arguments) => show_plan(&arguments, environment),
+        Command::Agent(command) => agent::agent(command, environment),
         Command::Image(command) => show(&image::image(&command, environment)?),
         Command::Crds => print_yaml(&ballast_packaging::definitions()),
-        Command::Manifests(arguments) => print_yaml(&ballast_packaging::manifests(&deploy(&arguments))),
+        Command::Manifests(arguments) => print_yaml(&ballast_packaging::manifests(&deploy(&arguments)?)),
         Command::Version(VersionArguments { output }) => {
             let version = Version::current();
             show(&match output {
@@ -61,6 +69,15 @@ fn bring_up(arguments: &UpArguments, environment: &Environment) -> Result<ExitCo
     logging::start(&arguments.log, "warn", Colour::on(&io::stderr(), environment))?;
     let up = Up::new(arguments, environment)?;
     until_stopped(async { up::up(&up, environment).await })
+}
+
+fn show_status(arguments: &StatusArguments, environment: &Environment) -> Result<ExitCode, Failure> {
+    let which = Which::new(&arguments.which, environment)?;
+    let status = executor()?.block_on(status::status(&which, environment))?;
+    show(&match arguments.output {
+        Output::Text => status.text(Timestamp::now(), Colour::on(&io::stdout(), environment)),
+        Output::Json => status.json()?,
+    })
 }
 
 fn run_node(log: &LogArguments, environment: &Environment) -> Result<ExitCode, Failure> {

@@ -3,7 +3,7 @@
 use ballast_engines::memcached;
 use ballast_gordon::GordonOperator;
 use ballast_memcached::MemcachedOperator;
-use ballast_runtime::{Manager, NoEngine, Options, RunError};
+use ballast_runtime::{Health, Manager, NoEngine, Options, RunError};
 use kube::Client;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,9 @@ use crate::failure::Failure;
 use crate::plan::{Asking, Planner};
 
 pub use ballast_engines::Reach;
+
+/// The image of this program.
+pub const THIS_IMAGE: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
 
 /// All of them, to be asked for plans.
 pub fn planners(reach: &Reach) -> Vec<Box<dyn Planner>> {
@@ -38,19 +41,24 @@ pub fn names() -> Vec<&'static str> {
 pub struct Running {
     stop: CancellationToken,
     task: JoinHandle<Result<(), RunError>>,
+    over: bool,
+    health: Health,
 }
 
 /// Begins to run them, as whoever the client is. Pods are reached as is said, which need not be by the same client.
 pub fn run(client: Client, reach: &Reach, options: Options) -> Running {
     let stop = CancellationToken::new();
-    let task = tokio::spawn(manager(client, reach, options).run(stop.clone()));
-    Running { stop, task }
+    let manager = manager(client, reach, options);
+    let health = manager.health();
+    Running { task: tokio::spawn(manager.run(stop.clone())), stop, over: false, health }
 }
 
 impl Running {
     /// Waits until they end by themselves, and says why. Nobody asked them to.
     pub async fn ended(&mut self) -> Failure {
-        match (&mut self.task).await {
+        let ended = (&mut self.task).await;
+        self.over = true;
+        match ended {
             Ok(Err(error @ RunError::Listen(_))) => anyhow::Error::from(error).into(),
             Ok(Err(lost @ RunError::LeaseLost { .. })) => {
                 Failure::from(anyhow::Error::from(lost)).advise("start again, to stand by for the next turn")
@@ -60,11 +68,18 @@ impl Running {
         }
     }
 
+    /// How they are.
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
     /// Lets them finish what they are doing.
     pub async fn stop(self) {
         self.stop.cancel();
-        // Whatever they ended by, they were to end.
-        let _ = self.task.await;
+        if !self.over {
+            // Whatever they ended by, they were to end.
+            let _ = self.task.await;
+        }
     }
 }
 

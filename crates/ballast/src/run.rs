@@ -21,7 +21,7 @@ pub async fn run(run: &Run) -> Result<Stopped, Failure> {
         return Ok(Stopped::InOrder);
     };
     let Connected { client, host, reach } = connected?;
-    tracing::info!(operators = ?operators::names(), namespaces = ?run.namespaces, "starting");
+    tracing::info!(operators = operators::names().join(", "), namespaces = %run.namespaces, "starting");
     let mut running = operators::run(client, &reach, Options { host, ..options(run, metrics, health) });
     match signals.unless(running.ended()).await {
         Some(failure) => Err(failure),

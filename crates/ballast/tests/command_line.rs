@@ -6,7 +6,7 @@ mod support;
 
 use std::net::TcpListener;
 
-use support::{ballast, root, said};
+use support::{Cluster, ballast, root, said};
 
 /// Refused in one line that begins and ends so.
 #[track_caller]
@@ -67,6 +67,48 @@ fn operators_without_a_cluster_say_what_is_missing() {
         &format!("can't reach the cluster at http://127.0.0.1:{port} (kubeconfig {gone}): "),
         "is it running",
     );
+}
+
+#[test]
+fn a_cluster_that_does_not_take_the_kubeconfig_is_told_from_one_that_is_gone() {
+    let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    let text = std::fs::read_to_string(&cluster.kubeconfig).unwrap();
+    let changed = |key: &str, instead: &str| {
+        let line = |line: &str| match line.trim_start().starts_with(key) {
+            true => instead.to_owned(),
+            false => line.to_owned(),
+        };
+        let path = cluster.directory.path().join("changed");
+        std::fs::write(&path, text.lines().map(line).collect::<Vec<_>>().join("\n")).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let quiet = ["run", "--metrics-bind-address", "0", "--health-probe-bind-address", "0"];
+    for (key, instead, why, next) in [
+        ("token:", "    token: wrong", "Unauthorized", "it is there, and does not take"),
+        (
+            "certificate-authority-data:",
+            "",
+            "invalid peer certificate: UnknownIssuer",
+            "does the kubeconfig have this cluster's",
+        ),
+    ] {
+        let said = said(ballast().args(quiet).env("KUBECONFIG", changed(key, instead)), "");
+        assert_eq!(said.code(), 1, "{said}");
+        assert_eq!(said.stderr.lines().count(), 1, "more than a line: {said}");
+        assert!(said.stderr.contains(&format!(": {why}; {next}")), "{said}");
+    }
+}
+
+#[test]
+fn a_namespace_that_can_not_be_is_not_waited_for() {
+    let kubeconfig = ("KUBECONFIG", "/nonexistent");
+    let advice = "write names as shop,blog, or nothing for all";
+    for name in ["Shop", "a_b", "-a", "a.b", &"a".repeat(64)] {
+        let what = format!("WATCH_NAMESPACE: {name:?} can't be a namespace");
+        let list = format!("default,{name}");
+        check_with(&["run"], &[kubeconfig, ("WATCH_NAMESPACE", &list)], &what, advice);
+        check(&["manifests", &format!("--watch-namespace={list}")], &what, advice);
+    }
 }
 
 #[test]

@@ -9,12 +9,10 @@ mod user;
 use std::process::Command;
 
 use support::{Cluster, ballast, eventually, said};
-use user::User;
+use user::{THIS, User};
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 const MEMCACHED: &str = "memcached:1.6.9";
-/// As `ballast manifests` names it.
-const IMAGE: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
 const NAMESPACE: &str = "ballast-system";
 
 /// A cluster that the operators are deployed into.
@@ -25,9 +23,8 @@ struct Deployed {
 
 impl Deployed {
     fn start(user: User) -> Self {
-        // The one of an earlier build is of no use to anybody.
-        said(user.ballast().args(["image", "rm", IMAGE]), "");
-        user.pull(&[MEMCACHED, IMAGE]);
+        user.pull_this();
+        user.pull(&[MEMCACHED]);
         let cluster = user.up(&["--memory", "--no-operators"]);
         let manifests = said(ballast().arg("manifests"), "").ok();
         cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], &manifests).ok();
@@ -115,7 +112,7 @@ fn lives(user: User) {
     deployed.cluster.up.signal("TERM");
     assert_eq!(deployed.cluster.up.end().0, 0, "{}", deployed.cluster.up.complaints());
     eventually("nothing runs from the image", || {
-        said(user.ballast().args(["image", "rm", IMAGE]), "").status.success().then_some(())
+        said(user.ballast().args(["image", "rm", THIS]), "").status.success().then_some(())
     });
 }
 

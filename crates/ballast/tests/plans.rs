@@ -80,6 +80,13 @@ fn wrong_resources_are_refused_as_the_server_would() {
         (memcached("A", "{size: 1, version: '1'}"), "metadata.name: Invalid value: \"A\""),
         (format!("a: {}", "[".repeat(100_000)), "standard input is not YAML: line 1 column "),
         ("just words".to_owned(), "apiVersion is not set"),
+        (
+            memcached(
+                &format!("a, annotations: {{big: {}}}", "x".repeat(4_000_000)),
+                "{size: 1, version: '1'}",
+            ),
+            "standard input: Request entity too large: limit is 3145728",
+        ),
         ("{a: [".to_owned(), "standard input is not YAML: "),
         (String::new(), "there is nothing in standard input"),
     ] {

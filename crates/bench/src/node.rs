@@ -5,11 +5,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -29,6 +28,7 @@ use serde_json::{Value, json};
 
 use crate::{
     reconcile,
+    started::Started,
     table::{Table, median},
 };
 
@@ -45,84 +45,6 @@ const IDLE: Duration = Duration::from_secs(10);
 /// What takes longer has stopped.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A cluster that this program started.
-struct Started {
-    child: Child,
-    kubeconfig: PathBuf,
-}
-
-impl Started {
-    fn up(ballast: &Path) -> Result<(Self, f64)> {
-        let began = Instant::now();
-        let mut child = Command::new(ballast)
-            .args(["up", "--memory", "--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .with_context(|| format!("can't start {}", ballast.display()))?;
-        let output = child.stdout.take().context("no output")?;
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line)?;
-        let milliseconds = began.elapsed().as_secs_f64() * 1e3;
-        match line.trim_end().split_once("KUBECONFIG=") {
-            Some((_, file)) => Ok((Self { child, kubeconfig: file.into() }, milliseconds)),
-            None => {
-                child.wait()?;
-                bail!("ballast up did not come up; start it by hand to see why")
-            }
-        }
-    }
-
-    /// This process and everything below it, by number.
-    fn processes(&self) -> Result<Vec<u32>> {
-        let mut parents: BTreeMap<u32, u32> = BTreeMap::new();
-        for entry in fs::read_dir("/proc")?.flatten() {
-            let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-                continue;
-            };
-            // A process that ended meanwhile is none.
-            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-            let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-            parents.insert(number, parent.unwrap_or(0));
-        }
-        let mut ours = vec![self.child.id()];
-        let mut at = 0;
-        while let Some(&parent) = ours.get(at) {
-            ours.extend(parents.iter().filter(|&(_, &of)| of == parent).map(|(&number, _)| number));
-            at += 1;
-        }
-        Ok(ours)
-    }
-
-    /// The memory of all of them, what they share counted once, in MB.
-    fn memory(&self) -> Result<f64> {
-        let pss = |process: &u32| -> Option<f64> {
-            let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-            let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-            line.split_whitespace().next()?.parse().ok()
-        };
-        Ok(self.processes()?.iter().filter_map(pss).sum::<f64>() * 1024.0 / 1e6)
-    }
-
-    /// The time that all of them have spent on a processor, in seconds.
-    fn processor(&self) -> Result<f64> {
-        let ticks = |process: &u32| -> Option<f64> {
-            let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-            let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
-            Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
-        };
-        Ok(self.processes()?.iter().filter_map(ticks).sum::<f64>() / 100.0)
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // SIGTERM, so that nothing is left.
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let _ = self.child.wait();
-    }
-}
-
 /// Everything, on a cluster of our own and beside it on a real one where that is given.
 pub async fn measure(ballast: &Path, real: Option<&Path>) -> Result<()> {
     for image in IMAGES {
@@ -132,12 +54,12 @@ pub async fn measure(ballast: &Path, real: Option<&Path>) -> Result<()> {
     let mut table = Table::new("`ballast up --memory` with a node", ["what", "measured", "goal"]);
     let mut starts = Vec::new();
     for _ in 0..RUNS {
-        let (started, milliseconds) = Started::up(ballast)?;
+        let (started, milliseconds) = Started::up(ballast, &["--memory"])?;
         drop(started);
         starts.push(milliseconds);
     }
     table.row(["start to ready".into(), format!("{:.0} ms", median(starts)), "under 300 ms".into()]);
-    let (started, _) = Started::up(ballast)?;
+    let (started, _) = Started::up(ballast, &["--memory"])?;
     let client = reconcile::real(&started.kubeconfig).await?;
     let ours = pods(&client, Some(&started), &mut table).await?;
     drop(started);

@@ -229,6 +229,7 @@ mod tests {
             database: None,
             member: None,
             upgrade: false,
+            listen: None,
             arguments: Vec::new(),
         };
         Checked { run, contents: Some(contents) }

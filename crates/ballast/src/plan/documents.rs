@@ -3,6 +3,8 @@
 use std::io::{self, Read};
 
 use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{Error, UserMessageFormatter};
 
 use crate::configuration::Source;
 use crate::failure::{Advise as _, Explain as _, Failure, one_line};
@@ -80,11 +82,8 @@ pub fn read(source: &Source) -> Result<Vec<Document>, Failure> {
 }
 
 fn parse(text: &str, name: &str) -> Result<Vec<Document>, Failure> {
-    let all: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
-        // The parser says what it has to say in its first line, and repeats it in its causes.
-        let why = one_line(&error.to_string());
-        Failure::new(format!("{name} is not YAML: {}", why.trim_start_matches("error: ")))
-    })?;
+    let all: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| Failure::new(format!("{name} {}", why(&error))))?;
     let all: Vec<Value> = all.into_iter().filter(|value| !value.is_null()).collect();
     let several = all.len() > 1;
     let mut documents = Vec::new();
@@ -98,6 +97,19 @@ fn parse(text: &str, name: &str) -> Result<Vec<Document>, Failure> {
         return Err(Failure::new(format!("there is nothing in {name}")));
     }
     Ok(documents)
+}
+
+/// Why the parser gave up, in words for who wrote the file.
+fn why(error: &Error) -> String {
+    if let Error::Budget { breach: BudgetBreach::Depth { depth }, .. } = error.without_snippet() {
+        return format!("nests deeper than {} levels", depth - 1);
+    }
+    // What follows the first line is a picture of the place.
+    let said = one_line(&error.render_with_formatter(&UserMessageFormatter));
+    if said.contains("too large or too complex") {
+        return "is too large once its aliases are followed".to_owned();
+    }
+    format!("is not YAML: {}", said.trim_start_matches("error: "))
 }
 
 /// The items of a list, or the one object.
@@ -157,6 +169,25 @@ mod tests {
             "kind: A\nmetadata: {name: a, uid: x, resourceVersion: '1', managedFields: []}\nstatus: {x: 1}",
             "a.yaml: {\"kind\":\"A\",\"metadata\":{\"name\":\"a\"}}\n",
         );
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_said_in_words_for_who_wrote_it() {
+        let deep = format!("a: {}{}", "[".repeat(99), "]".repeat(99));
+        let bomb = (1..9).fold("a0: &a0 [x]\n".to_owned(), |text, level| {
+            let again = vec![format!("*a{}", level - 1); 9].join(",");
+            format!("{text}a{level}: &a{level} [{again}]\n")
+        });
+        for (text, expected) in [
+            (
+                "a: 1\na: 2\n",
+                "a.yaml is not YAML: line 2 column 1: duplicate mapping key: a not allowed here\n",
+            ),
+            (&deep, "a.yaml nests deeper than 64 levels\n"),
+            (&bomb, "a.yaml is too large once its aliases are followed\n"),
+        ] {
+            check(text, expected);
+        }
     }
 
     #[test]

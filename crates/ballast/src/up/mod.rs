@@ -3,7 +3,7 @@
 //! **Guarantees.** One address is listened on, the API's. When `ready` is printed the API answers, the definitions
 //! are served, the node takes pods and the kubeconfig is there. A stop is in order: the operators finish what they
 //! carry out, pods and node end, requests are answered, the data directory is let go, a passing kubeconfig is taken
-//! away.
+//! away. A data directory that can no longer be written ends it, too: what it can't keep it does not take.
 
 mod ground;
 mod images;
@@ -11,6 +11,8 @@ mod install;
 mod kubeconfig;
 mod node;
 
+use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use ballast_engines::Reach;
@@ -22,6 +24,7 @@ use crate::configuration::{Environment, Place, Up};
 use crate::failure::{Advise as _, Explain as _, Failure};
 use crate::image;
 use crate::operators::{self, Running};
+use crate::record::{Left, Record};
 use crate::shell;
 use crate::signals::Signals;
 use crate::terminal::{print, say};
@@ -42,6 +45,9 @@ pub enum Stopped {
     AtOnce,
 }
 
+/// What to do where the cluster's directory can be read and not be written.
+const MAKE_ROOM: &str =
+    "make room there and let it be written, or name another directory with --data-dir DIR";
 /// Longer than a start takes, unless there is much to read or a slow disk.
 const SLOW: Duration = Duration::from_secs(2);
 
@@ -51,6 +57,27 @@ struct Serving {
     operators: Option<Running>,
     node: Option<Attended>,
     kubeconfig: Written,
+    /// Goes last: until then there is something to wait for.
+    left: Option<Left>,
+}
+
+impl Serving {
+    /// Waits until it can't go on by itself, and says why.
+    async fn fails(&mut self) -> Failure {
+        let operators = async {
+            match &mut self.operators {
+                Some(operators) => operators.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            failure = operators => failure,
+            error = self.drydock.broken() => {
+                Failure::new(format!("the cluster's directory can no longer be written: {error}"))
+                    .advise("see to the disk, then start again: what was acknowledged is kept")
+            }
+        }
+    }
 }
 
 /// Serves until a signal comes.
@@ -65,14 +92,8 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
     let mut serving = serving?;
     print(&format!("ready: export KUBECONFIG={}\n", shell::word(&serving.kubeconfig.path)))
         .what("can't print")?;
-    let failed = match &mut serving.operators {
-        Some(operators) => signals.unless(operators.ended()).await,
-        None => {
-            signals.next().await;
-            None
-        }
-    };
-    let stopped = signals.unless(stop(serving, failed.is_some())).await;
+    let failed = signals.unless(serving.fails()).await;
+    let stopped = signals.unless(stop(serving)).await;
     match (failed, stopped) {
         (Some(failure), _) => Err(failure),
         (None, Some(())) => Ok(Stopped::InOrder),
@@ -84,8 +105,20 @@ async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
     kubeconfig::check(&up.kubeconfig)?;
     let way = Way::default();
     let drydock = start(&up.place, way.clone()).await?;
-    match open(&drydock, up, &way, environment).await {
-        Ok((operators, node, kubeconfig)) => Ok(Serving { drydock, operators, node, kubeconfig }),
+    let opened = async {
+        let mut record = Record::of_this_process(up)?;
+        let left = Left::of(&record, &up.kubeconfig).advise(MAKE_ROOM)?;
+        let (operators, node, kubeconfig) = open(&drydock, up, &way, environment).await?;
+        (record.url, record.kubeconfig) = (drydock.url(), Some(kubeconfig.path.clone()));
+        let left = match left {
+            Some(left) => left.now(&record).map(|()| Some(left)),
+            None => Left::of(&record, &up.kubeconfig),
+        };
+        let left = left.advise(MAKE_ROOM)?;
+        Ok((operators, node, kubeconfig, left))
+    };
+    match opened.await {
+        Ok((operators, node, kubeconfig, left)) => Ok(Serving { drydock, operators, node, kubeconfig, left }),
         Err(failure) => {
             drydock.shutdown().await;
             Err(failure)
@@ -120,7 +153,11 @@ async fn open(
     let kubeconfig = kubeconfig::write(drydock, &up.kubeconfig)?;
     // The default options open no ports: the API's is the only one.
     let operators = account.map(|account| {
-        operators::run(drydock.client_as(account), &reach(drydock, node.as_ref()), Options::default())
+        let reach = reach(drydock, node.as_ref());
+        let running = operators::run(drydock.client_as(account), &reach, Options::default());
+        let health = running.health();
+        drydock.check("operators", move || health.check());
+        running
     });
     Ok((operators, node, kubeconfig))
 }
@@ -134,16 +171,16 @@ fn reach(drydock: &Drydock, node: Option<&Attended>) -> Reach {
 }
 
 /// In order: first those who ask, then the one who answers. The kubeconfig goes last.
-async fn stop(serving: Serving, operators_ended: bool) {
-    let Serving { drydock, operators, node, kubeconfig } = serving;
-    if let Some(operators) = operators.filter(|_| !operators_ended) {
+async fn stop(serving: Serving) {
+    let Serving { drydock, operators, node, kubeconfig, left } = serving;
+    if let Some(operators) = operators {
         operators.stop().await;
     }
     if let Some(node) = node {
         node.stop().await;
     }
     drydock.shutdown().await;
-    drop(kubeconfig);
+    drop((left, kubeconfig));
 }
 
 async fn noting_delay<T>(work: impl Future<Output = T>) -> T {
@@ -170,10 +207,30 @@ async fn start(place: &Place, way: Way) -> Result<Drydock, Failure> {
                 "use that one (export KUBECONFIG={theirs}), or start another with --data-dir DIR or --memory"
             )))
         }
-        (started, Place::Directory(directory)) => started
-            .what(format!("can't start the cluster in {}", directory.display()))
-            .advise("name another directory with --data-dir DIR, or keep nothing with --memory"),
+        (started, Place::Directory(directory)) => {
+            let next = started.as_ref().err().map_or("", next);
+            started.what(format!("can't start the cluster in {}", directory.display())).advise(format!(
+                "{next}name another directory with --data-dir DIR, or keep nothing with --memory"
+            ))
+        }
         (started, Place::Memory) => started.what("can't start the cluster"),
+    }
+}
+
+/// What there is to do about a directory, other than to use another one.
+fn next(error: &StartError) -> &'static str {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let mut causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
+    let system = causes.find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match (error, system) {
+        (StartError::Store(OpenError::Version { .. }), _) => "start the ballast that wrote it, ",
+        (StartError::Store(OpenError::Damaged { .. }), _) => {
+            "nothing was changed there: bring it back from a backup, "
+        }
+        (StartError::Bootstrap(error), _) if error.is_full() => "make room there, ",
+        (_, Some(StorageFull | QuotaExceeded)) => "make room there, ",
+        (_, Some(PermissionDenied | ReadOnlyFilesystem)) => "let it be written, ",
+        _ => "",
     }
 }
 

@@ -86,10 +86,15 @@ pub fn of_directory(directory: &Path) -> Vec<(u32, String)> {
     keepers.flat_map(|(pid, _, _)| family(pid)).collect()
 }
 
+/// The node of an `up`, if it lives at the moment.
+pub fn find_node(up: &Process) -> Option<u32> {
+    let all = processes().into_iter();
+    let mut nodes = all.filter(|(_, of, words)| *of == up.id() && words.starts_with("ballast node "));
+    nodes.next().map(|(pid, _, _)| pid)
+}
+
 pub fn node_of(up: &Process) -> u32 {
-    let all = processes();
-    let node = all.iter().find(|(_, parent, words)| *parent == up.id() && words.starts_with("ballast node "));
-    node.unwrap_or_else(|| panic!("up has no node: {all:?}")).0
+    find_node(up).unwrap_or_else(|| panic!("up has no node: {:?}", processes()))
 }
 
 pub fn programs(up: &Process, name: &str) -> Vec<u32> {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -103,8 +103,9 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// A `ballast` that runs until it is stopped; at the latest when this is dropped.
 pub struct Process {
     child: Child,
-    stdout: Receiver<String>,
-    stderr: Receiver<String>,
+    /// Locked, so that several threads of a test may use the cluster that it serves.
+    stdout: Mutex<Receiver<String>>,
+    stderr: Mutex<Receiver<String>>,
 }
 
 impl Process {
@@ -120,13 +121,15 @@ impl Process {
     #[track_caller]
     pub fn line(&self) -> String {
         self.stdout
+            .lock()
+            .unwrap()
             .recv_timeout(PATIENCE)
             .unwrap_or_else(|_| panic!("it says nothing; it complained: {}", self.complaints()))
     }
 
     /// What it complained of since the last time it was asked.
     pub fn complaints(&self) -> String {
-        self.stderr.try_iter().collect::<Vec<_>>().join("\n")
+        self.stderr.lock().unwrap().try_iter().collect::<Vec<_>>().join("\n")
     }
 
     pub fn id(&self) -> u32 {
@@ -142,7 +145,7 @@ impl Process {
     #[track_caller]
     pub fn end(&mut self) -> (i32, String) {
         let status = eventually("the process ends", || self.child.try_wait().unwrap());
-        (status.code().unwrap_or(-1), self.stdout.iter().collect::<Vec<_>>().join("\n"))
+        (status.code().unwrap_or(-1), self.stdout.lock().unwrap().iter().collect::<Vec<_>>().join("\n"))
     }
 }
 
@@ -153,7 +156,7 @@ impl Drop for Process {
     }
 }
 
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+fn lines(from: impl Read + Send + 'static) -> Mutex<Receiver<String>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
@@ -162,7 +165,7 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
             }
         }
     });
-    receiver
+    Mutex::new(receiver)
 }
 
 /// A cluster by `ballast up --memory`, with a directory of its own.

@@ -11,7 +11,10 @@ use tempfile::TempDir;
 use crate::support::{self, Cluster, Process, said};
 
 /// A user that no machine has.
-const PLAIN: u32 = 54_321;
+pub const PLAIN: u32 = 54_321;
+
+/// The image of this program, as `ballast manifests` and the examples name it.
+pub const THIS: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
 
 /// Who runs `ballast`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,12 @@ impl User {
         for image in images {
             said(self.ballast().args(["image", "pull", image]), "").ok();
         }
+    }
+
+    /// Makes the image of this very build. The one of an earlier build is of no use to anybody.
+    pub fn pull_this(self) {
+        said(self.ballast().args(["image", "rm", THIS]), "");
+        self.pull(&[THIS]);
     }
 
     /// A directory of this user's that goes.

@@ -1,0 +1,160 @@
+//! Backups and scripts, each a container that runs once and says in its termination message what came of it:
+//! `{"ok":true,…}`, or `{"ok":false,"reason":"OneWord","message":"…"}`.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ballast_agent::backup::{Address, BackupError, Connection, Dump, Known, Manifest, Ran, Restore, Script};
+use ballast_agent::{Secret, Signals};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::arguments::{BackupCommand, KnownArguments, ServerArguments};
+use super::{leave, request};
+use crate::arguments::LogArguments;
+use crate::configuration::Environment;
+use crate::failure::{Explain as _, Failure};
+use crate::logging;
+use crate::terminal::{Colour, print};
+
+/// The longest explanation: with everything else it fits into a termination message, however it is escaped.
+const LONGEST: usize = 1000;
+
+/// Does what was typed.
+pub(super) fn backup(command: BackupCommand, environment: &Environment) -> Result<ExitCode, Failure> {
+    // Before any thread is there.
+    let signals = Signals::hold().what("nothing was begun")?;
+    let (log, logging) = message(&command);
+    logging::start(logging, "info", Colour::on(&io::stderr(), environment))?;
+    let log = log.to_owned();
+    match carry_out(command, &signals) {
+        Ok(done) => {
+            leave(&log, &done.to_string());
+            Ok(ExitCode::SUCCESS)
+        }
+        Err((reason, failure)) => {
+            let message: String = failure.to_string().chars().take(LONGEST).collect();
+            leave(&log, &json!({"ok": false, "reason": reason, "message": message}).to_string());
+            Err(failure)
+        }
+    }
+}
+
+fn message(command: &BackupCommand) -> (&Path, &LogArguments) {
+    let message = match command {
+        BackupCommand::Dump(arguments) => &arguments.message,
+        BackupCommand::Restore(arguments) => return (&arguments.run.termination_log, &arguments.run.log),
+        BackupCommand::VerifyBackup(arguments) => &arguments.message,
+        BackupCommand::RemoveBackup(arguments) => &arguments.message,
+        BackupCommand::Script(arguments) => &arguments.message,
+    };
+    (&message.termination_log, &message.log)
+}
+
+/// What came of it, or a word for why nothing did, and the whole sentence.
+fn carry_out(command: BackupCommand, signals: &Signals) -> Result<Value, (&'static str, Failure)> {
+    match command {
+        BackupCommand::Dump(arguments) => {
+            let dump = Dump {
+                server: connection(arguments.server).map_err(refused)?,
+                databases: arguments.databases,
+                directory: arguments.to,
+                now: Timestamp::now(),
+            };
+            let manifest =
+                ballast_agent::backup::dump(&dump, signals).map_err(failed("there is no backup"))?;
+            // The last line: who reads the log finds the digests of all tables there.
+            print(&format!("{}\n", manifest.line()))
+                .what("the manifest can't be printed")
+                .map_err(refused)?;
+            Ok(about(&manifest))
+        }
+        BackupCommand::Restore(arguments) => {
+            let restore = Restore {
+                run: request(arguments.run).map_err(refused)?,
+                file: arguments.from,
+                known: known(arguments.known),
+            };
+            let restored =
+                ballast_agent::backup::restore(restore, signals).map_err(failed("nothing was restored"))?;
+            let mut said = about(&restored.manifest);
+            said["seconds"] = seconds(restored.took);
+            said["version"] = json!(restored.version);
+            said["before"] = json!(restored.before);
+            said["events"] = json!(restored.events);
+            Ok(said)
+        }
+        BackupCommand::VerifyBackup(arguments) => {
+            let known = known(arguments.known);
+            let verified = ballast_agent::backup::verify(&arguments.file, &known, signals);
+            Ok(about(&verified.map_err(failed("the backup can't be relied on"))?))
+        }
+        BackupCommand::RemoveBackup(arguments) => {
+            for name in &arguments.names {
+                let removed = ballast_agent::backup::remove(&arguments.from, name);
+                removed.map_err(failed("the backup was not removed"))?;
+            }
+            Ok(json!({"ok": true, "files": arguments.names.len()}))
+        }
+        BackupCommand::Script(arguments) => {
+            let script = Script {
+                server: connection(arguments.server).map_err(refused)?,
+                database: arguments.database,
+                name: arguments.name,
+                file: arguments.file,
+            };
+            let ran =
+                ballast_agent::backup::script(&script, signals).map_err(failed("the script is not done"))?;
+            Ok(match ran {
+                Ran::Now => json!({"ok": true, "before": false}),
+                Ran::Before { same } => json!({"ok": true, "before": true, "same": same}),
+            })
+        }
+    }
+}
+
+fn failed(what: &'static str) -> impl FnOnce(BackupError) -> (&'static str, Failure) {
+    move |error| (error.reason(), Failure::from(anyhow::Error::from(error).context(what)))
+}
+
+fn refused(failure: Failure) -> (&'static str, Failure) {
+    ("Refused", failure)
+}
+
+/// All that fits of a backup.
+fn about(manifest: &Manifest) -> Value {
+    json!({
+        "ok": true,
+        "file": manifest.file,
+        "bytes": manifest.bytes,
+        "contentBytes": manifest.content_bytes,
+        "sha256": manifest.sha256,
+        "manifestSha256": manifest.own_sha256(),
+        "tables": manifest.tables.len(),
+        "rows": manifest.rows(),
+        "began": manifest.began,
+        "seconds": seconds(Duration::from_millis(manifest.milliseconds)),
+        "flavour": manifest.flavour,
+        "version": manifest.version,
+    })
+}
+
+/// As people read it.
+fn seconds(took: Duration) -> Value {
+    json!((took.as_secs_f64() * 1000.0).round() / 1000.0)
+}
+
+fn connection(arguments: ServerArguments) -> Result<Connection, Failure> {
+    let address = match (arguments.socket, arguments.host) {
+        (Some(socket), _) => Address::Socket(socket),
+        (None, host) => Address::Network { host: host.unwrap_or_default(), port: arguments.port },
+    };
+    let password = Secret::read(&arguments.password_file).what("no password")?;
+    Ok(Connection { flavour: arguments.server.into(), address, user: arguments.user, password })
+}
+
+fn known(arguments: KnownArguments) -> Known {
+    Known { sha256: arguments.sha256, manifest_sha256: arguments.manifest_sha256 }
+}

@@ -1,0 +1,51 @@
+//! `ballast down`: stops a `ballast up`, as Ctrl-C does where it runs.
+
+use std::time::{Duration, Instant};
+
+use crate::configuration::Which;
+use crate::failure::{Explain as _, Failure};
+use crate::record::{self, Running};
+use crate::terminal::say;
+
+/// Longer than operators, pods and requests are given together.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often, in seconds, a person who waits is told that it takes its time.
+const SAID: u64 = 5;
+/// How often is looked for its end: more often than a person notices.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Stops what runs, waits for its end, and says what became of it.
+///
+/// # Errors
+/// It is somebody else's, or it does not end.
+pub async fn down(which: &Which) -> Result<String, Failure> {
+    let Some(Running { record, process }) = record::find(which)? else {
+        return Ok(format!("nothing runs: {which}\n"));
+    };
+    let number = record.process;
+    say(format_args!("stopping ballast {}, process {number}", record.version));
+    let began = Instant::now();
+    process.terminate().what(format!("can't stop process {number}"))?;
+    let mut said = 0;
+    while !process.has_ended().what(format!("can't wait for process {number}"))? {
+        let waited = began.elapsed();
+        if waited > PATIENCE {
+            let seconds = PATIENCE.as_secs();
+            let still = format!("process {number} has not stopped within {seconds} seconds");
+            return Err(Failure::new(still).advise(format!(
+                "look at what it prints, or end it with `kill -9 {number}`: what was acknowledged is kept"
+            )));
+        }
+        if waited.as_secs() / SAID > said {
+            said = waited.as_secs() / SAID;
+            say(format_args!("it finishes what it was doing… {} s", waited.as_secs()));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let cluster = match &record.directory {
+        Some(directory) => format!("its cluster is kept in {}", directory.display()),
+        None => "its cluster was kept in memory, and is gone".to_owned(),
+    };
+    Ok(format!("stopped in {seconds:.1} s; {cluster}\n"))
+}

@@ -1,0 +1,298 @@
+//! What a running `ballast up` leaves behind for `ballast status` and `ballast down` to find it by.
+//!
+//! A cluster that is kept has its record in its directory, `running`; one that is not, beside its kubeconfig. It is
+//! there from when the cluster is taken until it is let go. A crash leaves it.
+//!
+//! **What always holds.** A process that is found by a record is the very one that wrote it: it is told by the boot
+//! of the machine and the moment of its start as well as by its number, and held by a descriptor. A number that was
+//! given to another process since is nobody's here, and no signal goes to it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::{KubeconfigFile, Place, Up, Which};
+use crate::failure::{Advise as _, Explain as _, Failure};
+use crate::operators;
+use crate::version::Version;
+
+/// What the record of a kept cluster is called.
+const NAME: &str = "running";
+
+/// A `ballast up`, as it says itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Its process.
+    pub process: u32,
+    /// When that started, in ticks since the boot of the machine.
+    started: u64,
+    /// Which boot.
+    boot: String,
+    /// Since when the cluster is there.
+    pub since: Timestamp,
+    /// Ballast's version.
+    pub version: String,
+    /// That of the Kubernetes it serves.
+    pub kubernetes: String,
+    /// Where the cluster is kept, if it is.
+    pub directory: Option<PathBuf>,
+    /// Where the API is served. Not yet, while it is starting.
+    pub url: Option<String>,
+    /// The administrator's kubeconfig. Not yet, while it is starting.
+    pub kubeconfig: Option<PathBuf>,
+    /// The operators in it.
+    pub operators: Vec<String>,
+    /// Whether it runs pods.
+    pub node: bool,
+}
+
+impl Record {
+    /// Of this process, which is starting.
+    ///
+    /// # Errors
+    /// The system does not say which process this is.
+    pub fn of_this_process(up: &Up) -> Result<Self, Failure> {
+        let Version { version, kubernetes, .. } = Version::current();
+        let process = std::process::id();
+        let operators = if up.operators { operators::names() } else { Vec::new() };
+        Ok(Record {
+            process,
+            started: started(process).ok_or_else(|| Failure::new("/proc does not know this process"))?,
+            boot: boot().what("can't read which boot of the machine this is")?,
+            since: Timestamp::now(),
+            version: version.to_owned(),
+            kubernetes: kubernetes.to_owned(),
+            directory: match &up.place {
+                Place::Directory(directory) => Some(directory.clone()),
+                Place::Memory => None,
+            },
+            url: None,
+            kubeconfig: None,
+            operators: operators.into_iter().map(str::to_owned).collect(),
+            node: up.pods.is_some(),
+        })
+    }
+
+    fn read(path: &Path) -> Result<Option<Self>, Failure> {
+        match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).what(format!("can't read {}", path.display())),
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .what(format!("{} is no record of a `ballast up`", path.display()))
+                .advise("remove it, if nothing runs there"),
+        }
+    }
+
+    /// The process that wrote it, if it still runs.
+    ///
+    /// # Errors
+    /// The system does not say.
+    fn running(&self) -> Result<Option<Process>, Failure> {
+        let what = || format!("can't look for process {}", self.process);
+        if boot().what(what())? != self.boot {
+            return Ok(None);
+        }
+        let Some(number) = i32::try_from(self.process).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        let descriptor = match pidfd_open(number, PidfdFlags::empty()) {
+            Err(Errno::SRCH) => return Ok(None),
+            other => other.what(what())?,
+        };
+        // The descriptor holds whoever has the number now; whether it is the one who wrote this is seen only then.
+        Ok((started(self.process) == Some(self.started)).then(|| Process(descriptor)))
+    }
+}
+
+/// Which boot of the machine this is.
+fn boot() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// When a process started that has not ended.
+fn started(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in brackets, may hold anything. Behind it come the state, as the third field, and all others.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    if matches!(fields.first(), Some(&("Z" | "X"))) {
+        return None;
+    }
+    fields.get(22 - 3)?.parse().ok()
+}
+
+/// A process that runs, whatever number it has.
+#[derive(Debug)]
+pub struct Process(OwnedFd);
+
+impl Process {
+    /// Asks it to stop.
+    ///
+    /// # Errors
+    /// It belongs to somebody else.
+    pub fn terminate(&self) -> io::Result<()> {
+        match pidfd_send_signal(&self.0, Signal::TERM) {
+            // It has ended by itself.
+            Err(Errno::SRCH) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(&self.0, PollFlags::IN)];
+        Ok(poll(&mut asked, Some(&Timespec::default()))? > 0)
+    }
+}
+
+/// A `ballast up` that runs.
+#[derive(Debug)]
+pub struct Running {
+    /// What it says of itself.
+    pub record: Record,
+    /// Its process.
+    pub process: Process,
+}
+
+/// The one that is meant, if it runs.
+///
+/// # Errors
+/// Its record can't be read.
+pub fn find(which: &Which) -> Result<Option<Running>, Failure> {
+    let record = match which {
+        Which::Directory(directory) => Record::read(&directory.join(NAME))?,
+        Which::Kubeconfig(file) => match Record::read(&beside(file))? {
+            Some(record) => Some(record),
+            // That of a kept cluster is usually beside its record.
+            None => Record::read(&file.with_file_name(NAME))?
+                .filter(|record| record.kubeconfig.as_ref() == Some(file)),
+        },
+    };
+    let Some(record) = record else { return Ok(None) };
+    Ok(record.running()?.map(|process| Running { record, process }))
+}
+
+fn beside(kubeconfig: &Path) -> PathBuf {
+    let mut name = kubeconfig.file_name().map(OsString::from).unwrap_or_default();
+    name.push(".");
+    name.push(NAME);
+    kubeconfig.with_file_name(name)
+}
+
+/// A record on disk. It goes when this is dropped.
+#[derive(Debug)]
+pub struct Left(PathBuf);
+
+impl Left {
+    /// Leaves a record, in the place of one that a crash left. None where there is no place yet.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn of(record: &Record, kubeconfig: &KubeconfigFile) -> Result<Option<Self>, Failure> {
+        let path = match (&record.directory, &record.kubeconfig, kubeconfig) {
+            (Some(directory), ..) => directory.join(NAME),
+            (None, Some(file), _) | (None, None, KubeconfigFile::At(file)) => beside(file),
+            // It has yet to get a place.
+            (None, None, KubeconfigFile::Passing(_)) => return Ok(None),
+        };
+        let left = Left(path);
+        left.now(record)?;
+        Ok(Some(left))
+    }
+
+    /// Says something else from now on.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn now(&self, record: &Record) -> Result<(), Failure> {
+        write(&self.0, record).what(format!("can't write {}", self.0.display()))
+    }
+}
+
+/// Whole or not at all, for its owner only.
+fn write(path: &Path, record: &Record) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let private = fs::Permissions::from_mode(0o600);
+    let mut file = tempfile::Builder::new().permissions(private).tempfile_in(directory)?;
+    serde_json::to_writer_pretty(&mut file, record)?;
+    file.write_all(b"\n")?;
+    file.persist(path)?;
+    Ok(())
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            tracing::debug!(%error, path = %self.0.display(), "the record is not there any more");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let process = std::process::id();
+        Record {
+            process,
+            started: started(process).unwrap(),
+            boot: boot().unwrap(),
+            since: Timestamp::UNIX_EPOCH,
+            version: "1".into(),
+            kubernetes: "1".into(),
+            directory: None,
+            url: None,
+            kubeconfig: None,
+            operators: vec![],
+            node: false,
+        }
+    }
+
+    #[test]
+    fn a_number_that_another_process_has_now_is_nobodys() {
+        assert!(record().running().unwrap().is_some());
+        let (mut earlier, mut rebooted, mut gone) = (record(), record(), record());
+        earlier.started -= 1;
+        rebooted.boot = "another".into();
+        // Beyond the largest number that a process can have.
+        gone.process = 1 << 23;
+        for other in [earlier, rebooted, gone] {
+            assert!(other.running().unwrap().is_none(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_found_by_directory_or_kubeconfig_and_goes_with_its_cluster() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, file) = (place.path().join("data"), place.path().join("data/kubeconfig"));
+        let kept = Record { directory: Some(directory.clone()), kubeconfig: Some(file.clone()), ..record() };
+        let passing = Record { kubeconfig: Some(place.path().join("passing")), ..record() };
+        for (record, which) in [
+            (&kept, vec![Which::Directory(directory.clone()), Which::Kubeconfig(file.clone())]),
+            (&passing, vec![Which::Kubeconfig(place.path().join("passing"))]),
+        ] {
+            let left = Left::of(record, &KubeconfigFile::At(file.clone())).unwrap();
+            for one in &which {
+                assert_eq!(find(one).unwrap().unwrap().record, *record, "{one:?}");
+            }
+            assert!(find(&Which::Kubeconfig(place.path().join("data/other"))).unwrap().is_none());
+            drop(left);
+            for one in &which {
+                assert!(find(one).unwrap().is_none(), "{one:?}");
+            }
+        }
+    }
+}
