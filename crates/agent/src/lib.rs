@@ -28,7 +28,6 @@
 //! | `attend`, `status`, `listen` | asking a server that runs; what is known of it; saying so over HTTP |
 //! | `backup` | backups and scripts |
 //! | `secret` | passwords from files |
-//! | [`backup`] | backups of MySQL and MariaDB, restores, scripts |
 //! | `install`, `message` | putting this program into a pod; the termination message |
 
 mod attend;

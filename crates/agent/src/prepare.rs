@@ -134,6 +134,7 @@ fn mariadb(data: &Path, given: &[OsString], contents: &Contents) -> Vec<Step> {
     // The superusers without a password that are made for the names of this machine.
     let sql = format!(
         "FLUSH PRIVILEGES;\nDELETE FROM mysql.global_priv WHERE Host NOT IN ('localhost', '%');\n\
+         DELETE FROM mysql.proxies_priv WHERE Host NOT IN ('localhost', '%');\n\
          FLUSH PRIVILEGES;\n{}",
         accounts(contents)
     );
@@ -165,15 +166,17 @@ fn mysql(data: &Path, given: &[OsString], contents: &Contents) -> Vec<Step> {
 /// The statements that both understand.
 fn accounts(contents: &Contents) -> String {
     let password = mysql_text(contents.superuser.expose());
+    // What follows is in this encoding, whatever the server's own is: MariaDB's was another before 11.6.
     let mut sql = format!(
-        "ALTER USER 'root'@'localhost' IDENTIFIED BY {password};\n\
+        "SET NAMES utf8mb4;\n\
+         ALTER USER 'root'@'localhost' IDENTIFIED BY {password};\n\
          CREATE USER 'root'@'%' IDENTIFIED BY {password};\n\
          GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;\n"
     );
     if let Some((database, user, password)) = &contents.database {
         let (name, pattern) = (database.mysql(), database.mysql_pattern());
         let (user, password) = (mysql_text(user.text()), mysql_text(password.expose()));
-        let _infallible = writeln!(sql, "CREATE DATABASE {name};");
+        let _infallible = writeln!(sql, "CREATE DATABASE {name} CHARACTER SET utf8mb4;");
         let _infallible = writeln!(sql, "CREATE USER {user}@'%' IDENTIFIED BY {password};");
         let _infallible = writeln!(sql, "GRANT ALL PRIVILEGES ON {pattern}.* TO {user}@'%';");
     }
@@ -227,7 +230,7 @@ mod tests {
         for flavour in [Flavour::Mariadb, Flavour::Mysql] {
             let text = shown(flavour);
             assert!(text.contains(" --port=1 --datadir=/v/data "), "{text}");
-            assert!(text.contains("CREATE DATABASE `d_b`;\n"), "{text}");
+            assert!(text.contains("CREATE DATABASE `d_b` CHARACTER SET utf8mb4;\n"), "{text}");
             assert!(text.contains("GRANT ALL PRIVILEGES ON `d\\_b`.* TO 'o`\"x'@'%';\n"), "{text}");
         }
     }

@@ -175,6 +175,9 @@ pub struct RunArguments {
     /// How many resources of a kind are worked on at a time
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_concurrent_reconciles: u16,
+    /// The image of Ballast that pods of databases get their agent from
+    #[arg(long, value_name = "IMAGE", default_value = THIS_IMAGE)]
+    pub agent_image: String,
     /// How to log.
     #[command(flatten)]
     pub log: LogArguments,
@@ -201,6 +204,9 @@ pub struct PlanArguments {
     /// The cluster [default: $KUBECONFIG, the cluster of this pod, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// The image of Ballast that pods of databases get their agent from
+    #[arg(long, value_name = "IMAGE", default_value = THIS_IMAGE)]
+    pub agent_image: String,
     /// For whom to print
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,

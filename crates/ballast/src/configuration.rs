@@ -222,6 +222,8 @@ pub struct Run {
     pub concurrency: u16,
     /// Which process this is: a pod's name, or a machine's.
     pub instance: String,
+    /// The image that has the agent.
+    pub agent_image: String,
 }
 
 /// Which Lease.
@@ -261,6 +263,7 @@ impl Run {
             recorder: arguments.debug_recorder,
             lease,
             concurrency: arguments.max_concurrent_reconciles,
+            agent_image: arguments.agent_image.clone(),
             instance: instance(environment),
         })
     }
@@ -294,6 +297,8 @@ pub struct Plan {
     pub cluster: Option<Cluster>,
     /// The namespace of resources that name none.
     pub namespace: Option<String>,
+    /// The image that has the agent.
+    pub agent_image: String,
 }
 
 /// Where YAML comes from.
@@ -338,6 +343,7 @@ impl Plan {
             files: arguments.files.iter().map(source).collect(),
             cluster,
             namespace: arguments.namespace.clone(),
+            agent_image: arguments.agent_image.clone(),
         })
     }
 }

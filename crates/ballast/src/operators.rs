@@ -1,8 +1,9 @@
 //! Every operator that this binary holds, and running them.
 
-use ballast_engines::memcached;
+use ballast_engines::{memcached, mysql};
 use ballast_gordon::GordonOperator;
 use ballast_memcached::MemcachedOperator;
+use ballast_mysql::{MySQLBackupOperator, MySQLOperator};
 use ballast_runtime::{Health, Manager, NoEngine, Options, RunError};
 use kube::Client;
 use tokio::task::JoinHandle;
@@ -13,22 +14,30 @@ use crate::plan::{Asking, Planner};
 
 pub use ballast_engines::Reach;
 
-/// The image of this program.
+/// The image of this program. Pods of databases get their agent from it.
 pub const THIS_IMAGE: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
 
 /// All of them, to be asked for plans.
-pub fn planners(reach: &Reach) -> Vec<Box<dyn Planner>> {
+pub fn planners(client: &Client, reach: &Reach, agent_image: &str) -> Vec<Box<dyn Planner>> {
+    let agents = mysql::MySQL::new(reach.clone(), client.clone());
+    let agent_image = agent_image.to_owned();
     vec![
         Box::new(Asking::new(MemcachedOperator, memcached::Memcached::new(reach.clone()))),
         Box::new(Asking::new(GordonOperator, NoEngine)),
+        Box::new(Asking::new(MySQLOperator { agent_image: agent_image.clone() }, agents.clone())),
+        Box::new(Asking::new(MySQLBackupOperator { agent_image }, agents)),
     ]
 }
 
 /// All of them, to be run.
-fn manager(client: Client, reach: &Reach, options: Options) -> Manager {
+fn manager(client: Client, reach: &Reach, agent_image: &str, options: Options) -> Manager {
+    let agents = mysql::MySQL::new(reach.clone(), client.clone());
+    let agent_image = agent_image.to_owned();
     Manager::new(client, options)
         .register(MemcachedOperator, memcached::Memcached::new(reach.clone()))
         .register(GordonOperator, NoEngine)
+        .register(MySQLOperator { agent_image: agent_image.clone() }, agents.clone())
+        .register(MySQLBackupOperator { agent_image }, agents)
 }
 
 /// What they are called.
@@ -47,8 +56,13 @@ pub struct Running {
 
 /// Begins to run them, as whoever the client is. Pods are reached as is said, which need not be by the same client.
 pub fn run(client: Client, reach: &Reach, options: Options) -> Running {
+    run_with(THIS_IMAGE, client, reach, options)
+}
+
+/// The same, with the image that pods get their agent from.
+pub fn run_with(agent_image: &str, client: Client, reach: &Reach, options: Options) -> Running {
     let stop = CancellationToken::new();
-    let manager = manager(client, reach, options);
+    let manager = manager(client, reach, agent_image, options);
     let health = manager.health();
     Running { task: tokio::spawn(manager.run(stop.clone())), stop, over: false, health }
 }
@@ -87,10 +101,13 @@ impl Running {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_shipped_is_what_is_run() {
+    #[tokio::test]
+    async fn what_is_shipped_is_what_is_run() {
+        let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = Client::try_from(nowhere).unwrap();
         let shipped: Vec<_> = ballast_packaging::parts().into_iter().map(|part| part.resource).collect();
-        let planned: Vec<_> = planners(&Reach::inside()).iter().map(|planner| planner.kind()).collect();
+        let planned: Vec<_> =
+            planners(&client, &Reach::inside(), THIS_IMAGE).iter().map(|planner| planner.kind()).collect();
         assert_eq!(shipped, planned);
     }
 }

@@ -22,7 +22,12 @@ pub async fn run(run: &Run) -> Result<Stopped, Failure> {
     };
     let Connected { client, host, reach } = connected?;
     tracing::info!(operators = operators::names().join(", "), namespaces = %run.namespaces, "starting");
-    let mut running = operators::run(client, &reach, Options { host, ..options(run, metrics, health) });
+    let mut running = operators::run_with(
+        &run.agent_image,
+        client,
+        &reach,
+        Options { host, ..options(run, metrics, health) },
+    );
     match signals.unless(running.ended()).await {
         Some(failure) => Err(failure),
         None => {

@@ -22,7 +22,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::json;
-use support::{Cluster, PATIENCE, said};
+use support::{Cluster, PATIENCE, eventually, said};
 
 /// Where nothing is asked for.
 const ROUNDS: u32 = 5;
@@ -183,7 +183,10 @@ fn certificates_and_tokens_are_the_same_after_a_crash() {
     let directory = tempfile::tempdir().unwrap();
     let flags = ["--no-node", "--no-operators", "--data-dir", directory.path().to_str().unwrap()];
     let mut first = Cluster::with(&flags);
-    let token = first.kubectl("create token default").ok();
+    let token = eventually("the account is there", || {
+        let made = first.kubectl("create token default");
+        made.status.success().then(|| made.ok())
+    });
     let kubeconfig = |cluster: &Cluster| {
         let text = std::fs::read_to_string(&cluster.kubeconfig).unwrap();
         text.lines().filter(|line| !line.contains("server:")).map(str::to_owned).collect::<Vec<_>>()

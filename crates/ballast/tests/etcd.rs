@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use machine::turn;
 use serde_json::Value;
 use support::{Cluster, Said, eventually};
-use user::User;
+use user::{THIS, User};
 
 const MANIFEST: &str = "examples/drydock/etcd.yaml";
 const IMAGES: [&str; 1] = ["quay.io/coreos/etcd:v3.5.16"];
@@ -137,6 +137,8 @@ fn drained(cluster: &Cluster) {
 
 #[test]
 fn three_members_are_one_cluster_and_stay_it() {
+    let manifest = std::fs::read_to_string(support::root().join(MANIFEST)).unwrap();
+    assert!(manifest.contains(&format!("image: {THIS}\n")), "the example has the agent of this version");
     let users = User::all();
     users.iter().for_each(|user| user.pull_this());
     let _turn = turn(&IMAGES);

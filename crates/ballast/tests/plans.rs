@@ -66,7 +66,7 @@ fn wrong_resources_are_refused_as_the_server_would() {
         ),
         (
             "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}".to_owned(),
-            "no operator is for kind \"Deployment\" in version \"apps/v1\"; there are operators for Memcached (cache.example.com/v1alpha1), Gordon (operator.prgcont.cz/v1)",
+            "no operator is for kind \"Deployment\" in version \"apps/v1\"; there are operators for Memcached (cache.example.com/v1alpha1), Gordon (operator.prgcont.cz/v1), MySQL (operators.example.com/v1alpha1), MySQLBackup (operators.example.com/v1alpha1)",
         ),
         ("{kind: Memcached, metadata: {name: a}}".to_owned(), "standard input: apiVersion is not set"),
         (

@@ -11,7 +11,7 @@ mod user;
 
 use machine::{family, kill, kill_all, node_of, turn};
 use support::{Cluster, eventually};
-use user::User;
+use user::{THIS, User};
 
 const MANIFEST: &str = "examples/drydock/postgres.yaml";
 const IMAGES: [&str; 2] = ["postgres:17", "busybox"];
@@ -125,6 +125,8 @@ fn dumped(cluster: &Cluster, rows: &[String], on_time: bool) {
 
 #[test]
 fn rows_are_kept_whatever_is_killed_and_dumped_on_time() {
+    let manifest = std::fs::read_to_string(support::root().join(MANIFEST)).unwrap();
+    assert!(manifest.contains(&format!("image: {THIS}\n")), "the example has the agent of this version");
     let users = User::all();
     users.iter().for_each(|user| user.pull_this());
     let _turn = turn(&IMAGES);

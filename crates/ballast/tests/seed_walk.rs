@@ -161,7 +161,8 @@ fn the_operators_may_do_what_they_need_and_nothing_else() {
         assert!(may(needed), "{needed}");
     }
     for other in [
-        "get secrets",
+        "create pods --subresource=exec",
+        "get serviceaccounts",
         "delete deployments.apps",
         "update pods",
         "create memcacheds.cache.example.com",
@@ -170,9 +171,9 @@ fn the_operators_may_do_what_they_need_and_nothing_else() {
     ] {
         assert!(!may(other), "{other}");
     }
-    let refused = cluster.kubectl(&format!("get secrets -n kube-system --as {OPERATOR}")).refused();
+    let refused = cluster.kubectl(&format!("get serviceaccounts -n kube-system --as {OPERATOR}")).refused();
     let expected = format!(
-        "User \"{OPERATOR}\" cannot list resource \"secrets\" in API group \"\" in the namespace \"kube-system\""
+        "User \"{OPERATOR}\" cannot list resource \"serviceaccounts\" in API group \"\" in the namespace \"kube-system\""
     );
     assert!(refused.contains(&expected), "{refused}");
 }

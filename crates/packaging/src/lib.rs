@@ -55,7 +55,12 @@ impl Part {
 /// Every operator that Ballast ships.
 #[must_use]
 pub fn parts() -> Vec<Part> {
-    vec![Part::of(&ballast_memcached::MemcachedOperator), Part::of(&ballast_gordon::GordonOperator)]
+    vec![
+        Part::of(&ballast_memcached::MemcachedOperator),
+        Part::of(&ballast_gordon::GordonOperator),
+        Part::of(&ballast_mysql::MySQLOperator::default()),
+        Part::of(&ballast_mysql::MySQLBackupOperator::default()),
+    ]
 }
 
 /// The definitions of every resource that people write.

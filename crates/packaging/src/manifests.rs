@@ -86,7 +86,12 @@ fn deployment(deploy: &Deploy) -> Value {
                         "name": "ballast",
                         "image": deploy.image,
                         "imagePullPolicy": "IfNotPresent",
-                        "args": ["run", "--leader-elect", "--log-format=json"],
+                        "args": [
+                            "run",
+                            "--leader-elect",
+                            "--log-format=json",
+                            format!("--agent-image={}", deploy.image),
+                        ],
                         "env": environment,
                         "ports": [
                             {"name": "metrics", "containerPort": 8080},
@@ -191,7 +196,7 @@ mod tests {
     #[test]
     fn the_operators_may_not_reach_into_pods() {
         let rules = serde_json::to_string(&rules(&parts())).unwrap();
-        for subresource in ["exec", "attach", "portforward", "secrets"] {
+        for subresource in ["exec", "attach", "portforward", "proxy", "ephemeralcontainers"] {
             assert!(!rules.contains(subresource), "{rules}");
         }
     }

@@ -34,6 +34,9 @@ pub struct Dump {
     pub directory: PathBuf,
     /// The moment that gives it its name.
     pub now: Timestamp,
+    /// Whether nobody but superusers may write from here on, until the server is started anew: what a client was told
+    /// is written is in the backup then.
+    pub stop_writes: bool,
 }
 
 /// Takes a backup.
@@ -49,6 +52,11 @@ fn take(dump: &Dump, stop: &Stop) -> Result<Manifest, BackupError> {
     let tools = Tools::new(&dump.server, stop)?;
     let version = tools.server()?;
     let (partial, file) = begin(dump)?;
+    if dump.stop_writes {
+        // Commits that are under way are waited for.
+        tools.rows("SET GLOBAL read_only = ON;\n")?;
+        tracing::info!("lets nobody write to the server any more");
+    }
     let written = stream(&tools, &dump.databases, |stdout| partial.write(stdout, tools.dump_broken()))?;
     prove(&partial, &written, stop)?;
     let manifest = Manifest::new(

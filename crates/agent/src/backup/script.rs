@@ -57,13 +57,13 @@ fn run(script: &Script, text: &[u8], stop: &Stop) -> Result<Ran, BackupError> {
     let (name, sha256) = (mysql_text(&script.name), sha256_of(text));
     let found = tools.rows(&format!(
         "CREATE TABLE IF NOT EXISTS {TABLE} (name VARCHAR(255) NOT NULL PRIMARY KEY, sha256 CHAR(64) NOT NULL, \
-         began TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, done TIMESTAMP NULL) ENGINE=InnoDB;\n\
-         SELECT sha256, done IS NOT NULL FROM {TABLE} WHERE name = {name};\n"
+         began TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, done TIMESTAMP NULL, said TEXT NULL) ENGINE=InnoDB;\n\
+         SELECT sha256, done IS NOT NULL, IFNULL(said, '') FROM {TABLE} WHERE name = {name};\n"
     ))?;
     match found.first().map(Vec::as_slice) {
         None => {}
-        Some([held, done]) if done == "1" => return Ok(Ran::Before { same: *held == sha256 }),
-        Some(_) => return Err(begun(&script.name, None)),
+        Some([held, done, _]) if done == "1" => return Ok(Ran::Before { same: *held == sha256 }),
+        Some(row) => return Err(begun(&script.name, row.last().filter(|said| !said.is_empty()))),
     }
     // Of two at once one fails here.
     tools.rows(&format!("INSERT INTO {TABLE} (name, sha256) VALUES ({name}, '{sha256}');\n"))?;
@@ -75,12 +75,17 @@ fn run(script: &Script, text: &[u8], stop: &Stop) -> Result<Ran, BackupError> {
             tools.rows(&format!("UPDATE {TABLE} SET done = CURRENT_TIMESTAMP WHERE name = {name};\n"))?;
             Ok(Ran::Now)
         }
-        Err(BackupError::Tool { said, .. }) => Err(begun(&script.name, Some(&said))),
+        Err(BackupError::Tool { said, .. }) => {
+            // For whoever comes next. Where that fails, too, this one has said it.
+            let text = mysql_text(&said);
+            let _lost = tools.rows(&format!("UPDATE {TABLE} SET said = {text} WHERE name = {name};\n"));
+            Err(begun(&script.name, Some(&said)))
+        }
         Err(error) => Err(error),
     }
 }
 
-fn begun(name: &str, said: Option<&str>) -> BackupError {
+fn begun(name: &str, said: Option<&String>) -> BackupError {
     let what = said.map_or("was begun before and never done".to_owned(), |said| format!("failed: {said}"));
     let name = mysql_text(name);
     BackupError::Begun(format!(

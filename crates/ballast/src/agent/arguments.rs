@@ -74,6 +74,9 @@ pub struct DumpArguments {
     /// The directory to put it into
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
+    /// Let nobody but superusers write to the server any more: this is its last backup
+    #[arg(long)]
+    pub stop_writes: bool,
     /// What to say.
     #[command(flatten)]
     pub message: MessageArguments,

@@ -62,6 +62,7 @@ fn carry_out(command: BackupCommand, signals: &Signals) -> Result<Value, (&'stat
                 databases: arguments.databases,
                 directory: arguments.to,
                 now: Timestamp::now(),
+                stop_writes: arguments.stop_writes,
             };
             let manifest =
                 ballast_agent::backup::dump(&dump, signals).map_err(failed("there is no backup"))?;

@@ -83,12 +83,15 @@ pub async fn plan(plan: &Plan) -> Result<Planned, Failure> {
         Some(cluster) => {
             let Connected { client, reach, .. } = cluster::connect(cluster).await?;
             settle_namespaces(&mut all, plan.namespace.as_deref().unwrap_or(client.default_namespace()));
-            plan_all(&client, &reach, &all, now).await
+            let planners = operators::planners(&client, &reach, &plan.agent_image);
+            plan_all(&client, &planners, &all, now).await
         }
         None => {
             settle_namespaces(&mut all, plan.namespace.as_deref().unwrap_or("default"));
             let empty = empty_cluster(&all).await?;
-            let planned = plan_all(&empty.client(), &Reach::outside(empty.client()), &all, now).await;
+            let reach = Reach::outside(empty.client());
+            let planners = operators::planners(&empty.client(), &reach, &plan.agent_image);
+            let planned = plan_all(&empty.client(), &planners, &all, now).await;
             empty.shutdown().await;
             planned
         }
@@ -120,11 +123,15 @@ async fn empty_cluster(all: &[Document]) -> Result<Drydock, Failure> {
     Ok(drydock)
 }
 
-async fn plan_all(client: &Client, reach: &Reach, all: &[Document], now: Timestamp) -> Planned {
-    let planners = operators::planners(reach);
+async fn plan_all(
+    client: &Client,
+    planners: &[Box<dyn Planner>],
+    all: &[Document],
+    now: Timestamp,
+) -> Planned {
     let mut planned = Planned::default();
     for document in all {
-        match plan_one(client, &planners, document, now).await {
+        match plan_one(client, planners, document, now).await {
             Ok(report) => planned.reports.push(report),
             Err(failure) => planned.failures.push(failure),
         }

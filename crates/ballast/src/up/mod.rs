@@ -199,7 +199,8 @@ async fn start(place: &Place, way: Way) -> Result<Drydock, Failure> {
         Place::Memory => Drydock::builder(),
         Place::Directory(directory) => Drydock::builder().data_dir(directory),
     };
-    let builder = builder.nodes(way);
+    // Nobody asks this one who asked for what.
+    let builder = builder.nodes(way).requests(0);
     match (builder.start().await, place) {
         (Err(StartError::Store(OpenError::InUse(_))), Place::Directory(directory)) => {
             let theirs = shell::word(&kubeconfig::usual(directory));

@@ -79,10 +79,13 @@ impl User {
         }
     }
 
-    /// Makes the image of this very build. The one of an earlier build is of no use to anybody.
+    /// Makes the image of this very build. Those of earlier builds are of no use to anybody.
     pub fn pull_this(self) {
-        said(self.ballast().args(["image", "rm", THIS]), "");
         self.pull(&[THIS]);
+        let listed = said(self.ballast().args(["image", "ls"]), "").ok();
+        for row in support::table(&listed).iter().filter(|row| row[0] == "<none>") {
+            said(self.ballast().args(["image", "rm", &row[1]]), "");
+        }
     }
 
     /// A directory of this user's that goes.

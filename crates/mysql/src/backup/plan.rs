@@ -137,6 +137,7 @@ fn begin(plan: &mut Plan, operator: &MySQLBackupOperator, view: &View<MySQLBacku
         let status = MySQLBackupStatus { message, ..MySQLBackupStatus::default() };
         return report(plan, view, status, "InstanceNotReady", None);
     };
+    let last = wanted.spec.reason == Cause::BeforeDeletion && instance.metadata.deletion_timestamp.is_some();
     let spec = instance.spec.clone();
     let placement = Placement {
         node_selector: spec.node_selector,
@@ -150,6 +151,7 @@ fn begin(plan: &mut Plan, operator: &MySQLBackupOperator, view: &View<MySQLBacku
         (flavour, &image),
         &placement,
         wanted.spec.deadline_seconds,
+        last,
     );
     plan.apply(Object::of(&job), format!("a backup of {name} is made"));
     let status = MySQLBackupStatus {

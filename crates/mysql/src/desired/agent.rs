@@ -45,11 +45,12 @@ pub(crate) fn run(instance: &Instance, flavour: Flavour, upgrade: bool) -> Vec<S
 /// The word that lets data of an older series be opened.
 pub(crate) const UPGRADE: &str = "--upgrade";
 
-/// Makes a backup of everything in the server, and proves it.
-pub(crate) fn dump(instance: &str, flavour: Flavour) -> Vec<String> {
+/// Makes a backup of everything in the server, and proves it. `last`: nobody writes any more.
+pub(crate) fn dump(instance: &str, flavour: Flavour, last: bool) -> Vec<String> {
     let mut words = command("dump", Some(flavour));
     words.extend(as_root(instance));
     words.push(format!("--to={BACKUP}"));
+    words.extend(last.then(|| "--stop-writes".to_owned()));
     words
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Source {
 pub(crate) fn script(instance: &Instance, id: &str) -> Vec<String> {
     let mut words = command("script", Some(instance.server.flavour));
     words.extend(as_root(&instance.name));
-    words.push(format!("--database={}", instance.database));
+    words.push(format!("--database={}", literal(&instance.database)));
     words.extend([format!("--file={SCRIPT}/{SCRIPT_FILE}"), format!("--name={id}")]);
     words
 }
@@ -100,10 +101,15 @@ fn on_volume(instance: &Instance) -> [String; 5] {
     [
         format!("--volume={DATA}"),
         format!("--superuser-password-file={SECRETS}/{ROOT_PASSWORD}"),
-        format!("--database={}", instance.database),
-        format!("--user={}", instance.user),
+        format!("--database={}", literal(&instance.database)),
+        format!("--user={}", literal(&instance.user)),
         format!("--user-password-file={SECRETS}/{PASSWORD}"),
     ]
+}
+
+/// A name as it reaches the agent: Kubernetes puts variables in the place of `$(NAME)`, and a dollar in that of two.
+fn literal(name: &str) -> String {
+    name.replace('$', "$$")
 }
 
 fn as_root(instance: &str) -> [String; 3] {

@@ -34,7 +34,7 @@ pub(crate) fn cron_job(
                     labels: Some(labels(name, Some(Role::Backup))),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(dump_spec(name, agent_image, server, &instance.placement, None)),
+                spec: Some(dump_spec(name, agent_image, server, &instance.placement, None, false)),
             },
             ..CronJobSpec::default()
         }),

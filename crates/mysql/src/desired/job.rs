@@ -76,6 +76,7 @@ pub(crate) fn dump_spec(
     (flavour, image): (Flavour, &str),
     placement: &Placement,
     deadline: Option<i64>,
+    last: bool,
 ) -> JobSpec {
     let claim = backup_claim_name(instance);
     let shape = Shape {
@@ -83,7 +84,7 @@ pub(crate) fn dump_spec(
         role: Role::Backup,
         image,
         agent_image,
-        command: agent::dump(instance, flavour),
+        command: agent::dump(instance, flavour, last),
         secrets: &[agent::ROOT_PASSWORD],
         mounts: vec![Mount::Claim { path: agent::BACKUP, claim, read_only: false }],
         placement,
@@ -92,18 +93,19 @@ pub(crate) fn dump_spec(
     spec(shape, deadline)
 }
 
-/// Makes the backup of a MySQLBackup.
+/// Makes the backup of a MySQLBackup. `last`: what clients are told is written is in it, for nobody writes any more.
 pub(crate) fn dump_job(
     view: &View<MySQLBackup>,
     agent_image: &str,
     server: (Flavour, &str),
     placement: &Placement,
     deadline: Option<i64>,
+    last: bool,
 ) -> Job {
     let instance = view.resource.spec.instance.as_str();
     Job {
         metadata: owned(view, view.name().to_owned(), instance, Some(Role::Backup)),
-        spec: Some(dump_spec(instance, agent_image, server, placement, deadline)),
+        spec: Some(dump_spec(instance, agent_image, server, placement, deadline, last)),
         status: None,
     }
 }

@@ -105,8 +105,14 @@ pub(crate) fn template(
     adjust(&mut container, &mut pod);
     pod.containers = vec![container];
     let labels = labels(shape.instance, Some(shape.role));
+    // What `kubectl logs` and `kubectl exec` mean without being told.
+    let annotations = [("kubectl.kubernetes.io/default-container".to_owned(), CONTAINER.to_owned())].into();
     PodTemplateSpec {
-        metadata: Some(ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }),
+        metadata: Some(ObjectMeta {
+            labels: Some(labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        }),
         spec: Some(pod),
     }
 }

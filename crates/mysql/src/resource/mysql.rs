@@ -86,8 +86,8 @@ use crate::{
 #[x_kube(validation = Rule::new(schema::fixed("restoreFrom")).message(RESTORE_FIXED))]
 #[serde(rename_all = "camelCase")]
 pub struct MySQLSpec {
-    /// The database that is there from the beginning: up to 64 characters, whatever the server takes, quotes and spaces
-    /// included. It can't be changed.
+    /// The database that is there from the beginning: up to 64 characters, spaces, backquotes and
+    /// umlauts included, and no `'`, `"` or `\`. It can't be changed.
     #[schemars(schema_with = "schema::database_name")]
     pub database_name: String,
 

@@ -1,0 +1,60 @@
+//! A MySQL, by kubectl.
+
+use crate::support::{Cluster, Said};
+
+/// Longer than a server takes to be prepared, filled and started on a machine that does much else.
+pub const LONG: &str = "--timeout=180s";
+
+/// An instance in a cluster, and the user that its database belongs to.
+#[derive(Clone, Copy)]
+pub struct Instance<'a> {
+    pub cluster: &'a Cluster,
+    pub name: &'a str,
+    pub client: &'a str,
+    pub user: &'a str,
+    pub database: &'a str,
+}
+
+impl Instance<'_> {
+    /// Waits until it says that it serves.
+    #[track_caller]
+    pub fn serves(&self) {
+        self.cluster.kubectl(&format!("wait --for=condition=Ready mysql/{} {LONG}", self.name)).ok();
+    }
+
+    /// What its Secret holds.
+    pub fn password(&self, key: &str) -> String {
+        let template = format!("go-template={{{{index .data \"{key}\" | base64decode}}}}");
+        let secret = format!("secret/mysql-secret-{}", self.name);
+        self.cluster.kubectl_with(&["get", &secret, "-o", &template], "").ok()
+    }
+
+    /// A statement as its user, with the password of the Secret, through its Service.
+    pub fn sql(&self, statement: &str) -> Said {
+        self.sql_with(&self.password("password"), statement)
+    }
+
+    /// The same by who has looked up the password before.
+    pub fn sql_with(&self, password: &str, statement: &str) -> Said {
+        let line = format!(
+            "IFS= read -r MYSQL_PWD; export MYSQL_PWD; \
+             exec {} --default-character-set=utf8mb4 -N --connect-timeout=3 -h mysql-{} --user=\"$0\" --database=\"$1\"",
+            self.client, self.name
+        );
+        let pod = format!("mysql-{}-0", self.name);
+        let input = format!("{password}\n{statement}");
+        self.cluster
+            .kubectl_with(&["exec", "-i", &pod, "--", "sh", "-c", &line, self.user, self.database], &input)
+    }
+
+    /// A field of it.
+    pub fn field(&self, path: &str) -> String {
+        self.cluster.field(&format!("mysql/{}", self.name), path)
+    }
+
+    /// A condition in words.
+    pub fn condition(&self, kind: &str) -> String {
+        let of = |field| self.field(&format!(".status.conditions[?(@.type==\"{kind}\")].{field}"));
+        format!("{} {}: {}", of("status"), of("reason"), of("message"))
+    }
+}
