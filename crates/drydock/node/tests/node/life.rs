@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -148,7 +148,7 @@ async fn a_container_that_ends_is_started_again_with_patience(cluster: Arc<Clust
     cluster
         .until_event("crash", "BackOff", "Back-off restarting failed container main in pod crash_default(")
         .await;
-    let again = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let again = |pod: &Pod| {
         pod.status
             .as_ref()
             .unwrap()
@@ -212,8 +212,9 @@ async fn a_container_counts_when_its_hook_is_done_and_goes_when_it_fails(cluster
     };
     cluster.pod("slow", hooked(&spec, "until test -e /tmp/go; do sleep 0.05; done")).await;
     cluster.until_event("slow", "Started", "Started container main").await;
-    let pod = cluster.pods().get("slow").await.unwrap();
-    assert_eq!(state(&pod, "main"), "waiting ContainerCreating");
+    // The event may be there before the status is.
+    let waits = |pod: &Pod| state(pod, "main") == "waiting ContainerCreating";
+    cluster.until_pod("slow", "it waits for its hook", waits).await;
     let (status, text) = crate::remote::exec(&cluster, "slow", "touch%20/tmp/go").await;
     assert!(status.contains("Success"), "{status} {text}");
     cluster.until_ready("slow").await;
@@ -224,7 +225,7 @@ async fn a_container_counts_when_its_hook_is_done_and_goes_when_it_fails(cluster
         "PostStartHook failed"
     );
     cluster.until_event("failing", "Killing", "FailedPostStartHook").await;
-    let again = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let again = |pod: &Pod| {
         let list = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         list.is_some_and(|list| list[0].restart_count >= 1)
     };
