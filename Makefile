@@ -69,6 +69,11 @@ bench: setup ## Print the benchmark tables (beside a real API server with REAL=1
 
 ##@ A cluster of your own (KUBECONFIG)
 
+# What holds data waits for its operator when it goes, and goes only when it was meant.
+NO_DATABASES = left=$$($(KUBECTL) get mysqls.operators.example.com,mysqlbackups.operators.example.com -A --no-headers \
+	2>/dev/null || true); \
+	[ -z "$$left" ] || { printf '%s\n' "$$left" "these hold data: delete them first, while an operator runs"; exit 1; }
+
 .PHONY: run
 run: build ## Run the operators on this machine against KUBECONFIG's cluster.
 	@exec $(BALLAST) run $(ARGS)
@@ -78,7 +83,8 @@ install: build ## Install the custom resource definitions.
 	$(BALLAST) crds | $(KUBECTL) apply --server-side -f -
 
 .PHONY: uninstall
-uninstall: build ## Remove the definitions, and with them every resource of theirs.
+uninstall: build ## Remove the definitions, and with them every resource of theirs but databases, which must be gone.
+	@$(NO_DATABASES)
 	$(BALLAST) crds | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
@@ -87,6 +93,7 @@ deploy: build ## Deploy the operators into the cluster, which must have the imag
 
 .PHONY: undeploy
 undeploy: build ## Remove the operators, their permissions and the definitions.
+	@$(NO_DATABASES)
 	$(BALLAST) manifests --image $(IMG) | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: setup

@@ -19,7 +19,7 @@ use crate::{
 /// How often a server is asked that answered, or that nobody can reach.
 const QUIET: Duration = Duration::from_secs(10);
 /// How often it is asked while something is wrong or on its way.
-const BUSY: Duration = Duration::from_secs(2);
+const BUSY: Duration = Duration::from_secs(1);
 
 /// Below this part of the volume, free space is running out; above twice that, it no longer is.
 const LITTLE: u64 = 5;

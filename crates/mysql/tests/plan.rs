@@ -24,7 +24,7 @@ fn a_new_instance_gets_its_passwords_its_volumes_and_its_server() {
         event   Normal Created                                                            people see it with kubectl describe
         status  Ready=False Progressing=True Degraded=False BackupHealthy=Unknown         what people and programs read of it
         look    again in 51001s                                                           a backup that is not tried makes no noise
-        look    again in 2s                                                               whether a server serves is known only by asking it
+        look    again in 1s                                                               whether a server serves is known only by asking it
         ",
     );
 }

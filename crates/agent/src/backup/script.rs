@@ -63,7 +63,9 @@ fn run(script: &Script, text: &[u8], stop: &Stop) -> Result<Ran, BackupError> {
     match found.first().map(Vec::as_slice) {
         None => {}
         Some([held, done, _]) if done == "1" => return Ok(Ran::Before { same: *held == sha256 }),
-        Some(row) => return Err(begun(&script.name, row.last().filter(|said| !said.is_empty()))),
+        Some(row) => {
+            return Err(begun(&script.name, row.last().map(String::as_str).filter(|said| !said.is_empty())));
+        }
     }
     // Of two at once one fails here.
     tools.rows(&format!("INSERT INTO {TABLE} (name, sha256) VALUES ({name}, '{sha256}');\n"))?;
@@ -85,7 +87,7 @@ fn run(script: &Script, text: &[u8], stop: &Stop) -> Result<Ran, BackupError> {
     }
 }
 
-fn begun(name: &str, said: Option<&String>) -> BackupError {
+fn begun(name: &str, said: Option<&str>) -> BackupError {
     let what = said.map_or("was begun before and never done".to_owned(), |said| format!("failed: {said}"));
     let name = mysql_text(name);
     BackupError::Begun(format!(
