@@ -1,9 +1,12 @@
 //! Who runs `ballast`: root where this process is, and a plain user that the machine does not know.
 
+#[path = "../../../drydock/sandbox/tests/pods/anyone.rs"]
+mod anyone;
+
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -41,7 +44,7 @@ impl User {
 
     /// A directory of this user's alone, which stays: images are made once.
     pub fn home(self) -> PathBuf {
-        let home = open_to_all().join(format!("node-walk-{self:?}").to_lowercase());
+        let home = anyone::directory().join(format!("node-walk-{self:?}").to_lowercase());
         fs::create_dir_all(&home).unwrap();
         if self != Self::is_me() {
             chown(&home, Some(PLAIN), Some(PLAIN)).unwrap();
@@ -52,8 +55,11 @@ impl User {
     /// `ballast` as this user.
     pub fn ballast(self) -> Command {
         let usual = support::ballast();
-        let mut command =
-            Command::new(if self == Self::is_me() { usual.get_program().into() } else { program() });
+        let mut command = Command::new(if self == Self::is_me() {
+            usual.get_program().into()
+        } else {
+            anyone::program(env!("CARGO_BIN_EXE_ballast").into())
+        });
         for (name, value) in usual.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -107,33 +113,4 @@ impl User {
         assert_eq!(up.line(), format!("ready: export KUBECONFIG={}", kubeconfig.display()));
         Cluster { up, kubeconfig, directory }
     }
-}
-
-fn is_open(path: &Path) -> bool {
-    path.ancestors().all(|part| fs::metadata(part).is_ok_and(|found| found.mode() & 0o001 != 0))
-}
-
-/// A directory that every user can enter.
-fn open_to_all() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    if is_open(target) {
-        return target.to_owned();
-    }
-    let other = std::env::temp_dir().join("ballast-tests");
-    fs::create_dir_all(&other).unwrap();
-    other
-}
-
-/// The program where every user can run it.
-fn program() -> PathBuf {
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_ballast"));
-    if is_open(&built) {
-        return built;
-    }
-    let copy = open_to_all().join(format!("ballast-{}", std::process::id()));
-    if !copy.exists() {
-        fs::copy(built, &copy).unwrap();
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    copy
 }
