@@ -3,13 +3,14 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a failure here is the answer, not an accident")]
 
 use drydock_kinds::{
-    Registry, discovery,
+    Registry, discovery, openapi,
     table::{self, Include},
 };
 use serde_json::{Value, json};
 
 const DISCOVERY: &str = include_str!("real/discovery.json");
 const COLUMNS: &str = include_str!("real/columns.json");
+const ENUMS: &str = include_str!("real/enums.json");
 const TABLES: &str = include_str!("real/tables.json");
 
 fn recording(text: &str) -> Value {
@@ -145,6 +146,36 @@ fn columns_are_described_as_a_real_server_describes_them() {
 }
 
 /// The kind that is served at a path.
+#[test]
+fn fields_list_the_values_that_a_real_server_lists() {
+    let registry = Registry::builtin();
+    let mut ours = serde_json::Map::new();
+    for group in registry.groups() {
+        for version in &group.versions {
+            let document = openapi::v3_group_version(&registry, &group.name, version).expect("a document");
+            for (name, schema) in document["components"]["schemas"].as_object().expect("types") {
+                for (field, property) in schema["properties"].as_object().into_iter().flatten() {
+                    for (part, mark) in [("", ""), ("/items", "[]"), ("/additionalProperties", "[]")] {
+                        let values = property.pointer(&format!("{part}/enum"));
+                        ours.extend(values.map(|values| (format!("{name}.{field}{mark}"), values.clone())));
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(Value::from(ours), recording(ENUMS));
+}
+
+#[test]
+fn older_clients_read_the_values_too() {
+    let document = openapi::v2(&Registry::builtin());
+    let policy = &document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["restartPolicy"];
+    assert_eq!(policy["enum"], json!(["Always", "Never", "OnFailure"]));
+    let description = policy["description"].as_str().expect("a description");
+    let listed = "\n\nPossible enum values:\n - `\"Always\"`\n - `\"Never\"`\n - `\"OnFailure\"`";
+    assert!(description.ends_with(listed), "{description}");
+}
+
 fn kind_at(registry: &Registry, path: &str) -> std::sync::Arc<drydock_kinds::Kind> {
     let parts: Vec<_> = path.trim_start_matches('/').split('/').collect();
     let (group, version, rest) = match parts.as_slice() {

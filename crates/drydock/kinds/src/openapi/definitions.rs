@@ -103,6 +103,7 @@ pub(crate) fn of(kinds: &[Arc<Kind>], dialect: Dialect) -> Map<String, Value> {
         let Some(mut definition) = builtin::raw(&name).and_then(|raw| serde_json::from_str(raw).ok()) else {
             continue;
         };
+        super::enums::add(&name, &mut definition);
         if dialect == Dialect::V3 {
             to_v3(&mut definition);
             special(&name, &mut definition);

@@ -6,6 +6,7 @@
 //! schemas of custom resource definitions.
 
 mod definitions;
+mod enums;
 mod paths;
 
 use serde_json::{Map, Value, json};
