@@ -18,8 +18,11 @@ use crate::words;
 /// managed fields, which nest as deep as what they describe.
 pub const MAX_DEPTH: usize = 120;
 
-/// The same for what is written as YAML proper, whose parser takes much of the stack for each level.
-pub const MAX_YAML_DEPTH: usize = 64;
+/// How deep YAML may nest to be read where we are: its parser takes much of the stack for each level.
+const NEAR_YAML_DEPTH: usize = 64;
+
+/// The stack of a reader of deeper YAML: [`MAX_DEPTH`] levels take 3 MiB of it where nothing is optimised.
+const FAR_YAML_STACK: usize = 16 << 20;
 
 /// Why text is not a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,17 +77,36 @@ pub fn parse_yaml(text: &[u8]) -> Result<Parsed, JsonError> {
         }
     }
     let text = std::str::from_utf8(text).map_err(|error| JsonError::Syntax(format!("yaml: {error}")))?;
+    let read = match yaml_within(NEAR_YAML_DEPTH, text) {
+        Err(JsonError::Depth) => std::thread::scope(|scope| {
+            let reader = std::thread::Builder::new().stack_size(FAR_YAML_STACK);
+            let reader = reader.spawn_scoped(scope, || yaml_within(MAX_DEPTH, text));
+            reader.ok().and_then(|reader| reader.join().ok()).unwrap_or(Err(JsonError::Depth))
+        }),
+        read => read,
+    };
+    read.map_err(|error| match error {
+        JsonError::Depth => JsonError::Syntax(format!("yaml: {error}")),
+        syntax => syntax,
+    })
+}
+
+fn yaml_within(max_depth: usize, text: &str) -> Result<Parsed, JsonError> {
     // File modes are written `0400`, and Kubernetes reads YAML 1.1, where that is octal.
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
-        budget: serde_saphyr::budget! { max_depth: MAX_YAML_DEPTH },
+        budget: serde_saphyr::budget! { max_depth: max_depth },
     };
     let Bounded(value, duplicates) = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         if let Error::Budget { breach: BudgetBreach::Depth { .. }, .. } = error.without_snippet() {
-            return JsonError::Syntax(format!("yaml: {TOO_DEEP} of {MAX_YAML_DEPTH}"));
+            return JsonError::Depth;
         }
         let message = error.to_string();
+        // Its scanner has a limit of its own for brackets, beyond ours.
+        if message.contains("recursion limit") {
+            return JsonError::Depth;
+        }
         // What follows the first line is a picture of the place.
         let first = message.lines().next().unwrap_or_default();
         JsonError::Syntax(format!("yaml: {}", first.trim_start_matches("error: ")))
@@ -305,16 +327,26 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_two_wins_in_yaml_too_and_its_depth_is_bounded() {
+    fn the_last_of_two_wins_in_yaml_too() {
         let twice = parse_yaml(b"spec: {size: 3}\na: 1\nspec: {size: 4, b: x, b: z}\n");
         let expected = serde_json::json!({"a": 1, "spec": {"size": 4, "b": "z"}});
         let duplicates = ["spec.b", "spec"].map(ToOwned::to_owned).to_vec();
         assert_eq!(twice, Ok(Parsed { value: expected, duplicates }));
-        let nested = |levels: usize| format!("- {}{}", "[".repeat(levels), "]".repeat(levels));
-        assert!(parse_yaml(nested(MAX_YAML_DEPTH - 1).as_bytes()).is_ok());
-        for levels in [MAX_YAML_DEPTH, 200] {
-            let refused = JsonError::Syntax("yaml: exceeded max depth of 64".to_owned());
-            assert_eq!(parse_yaml(nested(levels).as_bytes()), Err(refused), "{levels}");
+    }
+
+    #[test]
+    fn yaml_may_nest_as_deep_as_json() {
+        let flow = |levels: usize| format!("- {}{}", "[".repeat(levels - 1), "]".repeat(levels - 1));
+        let block =
+            |levels: usize| -> String { (0..levels).map(|level| " ".repeat(level) + "a:\n").collect() };
+        for nested in [&flow as &dyn Fn(usize) -> String, &block] {
+            for levels in [NEAR_YAML_DEPTH, NEAR_YAML_DEPTH + 1, MAX_DEPTH] {
+                assert!(parse_yaml(nested(levels).as_bytes()).is_ok(), "{levels}");
+            }
+            for levels in [MAX_DEPTH + 1, 200, 1_000] {
+                let refused = JsonError::Syntax(format!("yaml: exceeded max depth of {MAX_DEPTH}"));
+                assert_eq!(parse_yaml(nested(levels).as_bytes()), Err(refused), "{levels}");
+            }
         }
     }
 
