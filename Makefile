@@ -70,9 +70,7 @@ bench: setup ## Print the benchmark tables (beside a real API server with REAL=1
 ##@ A cluster of your own (KUBECONFIG)
 
 # What holds data waits for its operator when it goes, and goes only when it was meant.
-NO_DATABASES = left=$$($(KUBECTL) get mysqls.operators.example.com,mysqlbackups.operators.example.com -A --no-headers \
-	2>/dev/null || true); \
-	[ -z "$$left" ] || { printf '%s\n' "$$left" "these hold data: delete them first, while an operator runs"; exit 1; }
+NO_DATABASES = hack/no-databases $(KUBECTL)
 
 .PHONY: run
 run: build ## Run the operators on this machine against KUBECONFIG's cluster.
