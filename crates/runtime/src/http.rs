@@ -2,14 +2,14 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use http::{Method, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::{health::Health, metrics::Metrics, recorder::Recorder};
+use crate::{exposition::Form, health::Health, metrics::Metrics, recorder::Recorder};
 
 /// How long a client may take to send its request. Probes and scrapers are quick.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
@@ -97,16 +97,17 @@ impl Serves {
         Ok(Some(accept(listener, self)))
     }
 
-    fn answer(&self, method: &Method, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+    fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let (method, path, query) = (request.method(), request.uri().path(), request.uri().query());
         if !matches!(*method, Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n".to_owned());
         }
         let verbose = query.is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
         match (self, path) {
             (Serves::Metrics { metrics, .. }, "/metrics") => {
-                let mut response = text(StatusCode::OK, metrics.text());
-                let open_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                let value = header::HeaderValue::from_static(open_metrics);
+                let form = Form::wanted(request.headers());
+                let mut response = text(StatusCode::OK, form.of(metrics.text()));
+                let value = header::HeaderValue::from_static(form.content_type());
                 response.headers_mut().insert(header::CONTENT_TYPE, value);
                 response
             }
@@ -173,8 +174,8 @@ async fn accept(listener: TcpListener, serves: Serves) {
         while connections.try_join_next().is_some() {}
         let serves = serves.clone();
         connections.spawn(async move {
-            let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
-                let answer = serves.answer(request.method(), request.uri().path(), request.uri().query());
+            let service = service_fn(|request: Request<hyper::body::Incoming>| {
+                let answer = serves.answer(&request);
                 async move { Ok::<_, Infallible>(answer) }
             });
             let mut server = http1::Builder::new();
@@ -194,8 +195,7 @@ mod tests {
     use super::*;
 
     async fn check(serves: &Serves, path: &str, status: u16, contains: &str) {
-        let uri: http::Uri = path.parse().unwrap();
-        let answer = serves.answer(&Method::GET, uri.path(), uri.query());
+        let answer = serves.answer(&Request::get(path).body(()).unwrap());
         assert_eq!(answer.status().as_u16(), status, "{path}");
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let body = String::from_utf8_lossy(&body);
@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn each_path_has_its_answer() {
         let metrics = Serves::Metrics { metrics: Metrics::default(), recorder: None };
-        check(&metrics, "/metrics", 200, "# EOF").await;
+        check(&metrics, "/metrics", 200, "# TYPE process_cpu_seconds_total counter\n").await;
         check(&metrics, "/healthz", 404, "").await;
         check(&metrics, "/debug/recorder", 404, "").await;
         let health = Serves::Health(Health::default());
@@ -215,6 +215,25 @@ mod tests {
         let recorder = Serves::Metrics { metrics: Metrics::default(), recorder: Some(Arc::default()) };
         check(&recorder, "/debug/recorder", 200, "nothing is recorded yet").await;
         check(&recorder, "/debug/recorder?object=a%20b%2fc", 404, "nothing is recorded of \"a b/c\"").await;
+    }
+
+    #[tokio::test]
+    async fn metrics_are_plain_unless_open_metrics_are_asked_for() {
+        let serves = Serves::Metrics { metrics: Metrics::default(), recorder: None };
+        for (accept, kind, open) in [
+            ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
+            (
+                "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                true,
+            ),
+        ] {
+            let request = Request::get("/metrics").header(header::ACCEPT, accept).body(()).unwrap();
+            let answer = serves.answer(&request);
+            assert_eq!(answer.headers()[header::CONTENT_TYPE], kind, "{accept}");
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body.ends_with(b"# EOF\n"), open, "{accept}");
+        }
     }
 
     #[tokio::test]

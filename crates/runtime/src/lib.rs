@@ -31,6 +31,7 @@ mod carry_out;
 mod contest;
 mod engine;
 mod events;
+mod exposition;
 mod failure;
 mod fence;
 mod health;
