@@ -12,7 +12,7 @@
 //! | `gordon_server` | what runs in one of them |
 //! | `agent` | what runs in any of them, beside a database server |
 //! | `failure`, `terminal`, `logging`, `shell`, `version` | what people read |
-//! | `signals` | being told to stop |
+//! | `signals`, `memory` | being told to stop; being small |
 //!
 //! **What always holds**
 //!
@@ -29,6 +29,7 @@ pub mod failure;
 pub mod gordon_server;
 pub mod image;
 pub mod logging;
+pub mod memory;
 pub mod node;
 pub mod operators;
 pub mod plan;

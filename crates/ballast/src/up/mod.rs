@@ -23,6 +23,7 @@ use kube::api::DynamicObject;
 use crate::configuration::{Environment, Place, Up};
 use crate::failure::{Advise as _, Explain as _, Failure};
 use crate::image;
+use crate::memory;
 use crate::operators::{self, Running};
 use crate::record::{Left, Record};
 use crate::shell;
@@ -90,6 +91,7 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
         return Ok(Stopped::InOrder);
     };
     let mut serving = serving?;
+    memory::give_back();
     print(&format!("ready: export KUBECONFIG={}\n", shell::word(&serving.kubeconfig.path)))
         .what("can't print")?;
     let failed = signals.unless(serving.fails()).await;

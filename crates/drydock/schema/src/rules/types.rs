@@ -9,7 +9,6 @@ use std::{collections::HashMap, fmt};
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr,
 };
-use regex::Regex;
 
 use super::{
     overloads::{self, DECLARED, FUNCTIONS},
@@ -332,7 +331,7 @@ impl<'a> Walk<'a, '_> {
         if call.func_name == "matches"
             && let (Some(argument), Some(part)) = (call.args.last(), arguments.last())
             && let Expr::Literal(LiteralValue::String(pattern)) = &argument.expr
-            && Regex::new(pattern.inner()).is_err()
+            && regex_syntax::parse(pattern.inner()).is_err()
         {
             self.complain(part.offset, "invalid matches argument");
         }

@@ -168,7 +168,9 @@ fn values(definition: &Value, skip_any: bool, skip_first: bool, path: &str, erro
         nested(not, false, &format!("{path}.not"), errors);
     }
     let pattern = text(definition, "pattern");
-    if let Err(error) = Regex::new(pattern) {
+    if !pattern.is_empty()
+        && let Err(error) = Regex::new(pattern)
+    {
         let detail =
             format!("must be a valid regular expression, but isn't: {}", regexp_error(pattern, &error));
         errors.push(FieldError::invalid(format!("{path}.pattern"), pattern, detail));
