@@ -15,18 +15,21 @@
 pub mod handover;
 pub mod images;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drydock_network::{ApiServer, DNS_ADDRESS, NetworkOptions};
-use drydock_node::{Node, Options, SaveError, Server};
+use drydock_network::{ApiServer, DNS_ADDRESS, Front, NetworkOptions, Protocol};
+use drydock_node::{HostPort, Node, Options, SaveError, Server};
 use drydock_sandbox::{Cidr, EnterError, Entered, Entry, Host, Network};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::configuration::Environment;
@@ -131,6 +134,8 @@ async fn attend(
     let network = NetworkOptions {
         api_server: Some(ApiServer::Socket(sockets.api())),
         node_ports: Some(host.address()),
+        host_ports: Some(fronts(node.host_ports())),
+        direct: Some(host.address()),
         ..NetworkOptions::default()
     };
     let mut network = tokio::spawn(drydock_network::run(client, network, stop.clone()));
@@ -166,6 +171,26 @@ async fn attend(
         let _ = tokio::join!(network, pods);
     }
     end
+}
+
+/// The ports of the node that lead to pods, as the network takes them.
+fn fronts(
+    mut ports: watch::Receiver<BTreeMap<String, Vec<HostPort>>>,
+) -> watch::Receiver<Vec<(Front, SocketAddr)>> {
+    let (tell, told) = watch::channel(Vec::new());
+    let front = |port: &HostPort| {
+        let protocol = if port.datagrams { Protocol::Udp } else { Protocol::Tcp };
+        (Front { protocol, address: port.at }, SocketAddr::V4(port.to))
+    };
+    tokio::spawn(async move {
+        while ports.changed().await.is_ok() {
+            let all = ports.borrow_and_update().values().flatten().map(front).collect();
+            if tell.send(all).is_err() {
+                return;
+            }
+        }
+    });
+    told
 }
 
 /// Standard input without anything that reads ahead.

@@ -5,17 +5,20 @@
 //!
 //! ```text
 //! API ── follow ─▶ view ─┬─▶ routes ─▶ proxy ─▶ tcp, udp     10.96.12.7:11211 ─▶ a pod's address
+//!                        │            └───▶ direct        the same, by the kernel
 //!                        └─▶ names  ─▶ dns                   memcached.default.svc.cluster.local
 //! ```
 //!
 //! [`run`] works in whatever network namespace its thread is in, which is the node's: there the addresses of
-//! Services are local, and the pods are neighbours. Nothing is written to the system: no address, no rule, so
-//! nothing is left behind.
+//! Services are local, and the pods are neighbours. Where it is told that the namespace is the node's own, it has the
+//! kernel lead connections by rules that go with the namespace; otherwise nothing is written to the system. Nothing is
+//! left behind.
 //!
 //! # Guarantees
 //! - A Service without a ready endpoint refuses connections, as Kubernetes does, instead of accepting them for
 //!   nobody.
 //! - A connection that is open stays, whatever becomes of its Service.
+//! - Everything works where the kernel refuses its part, only slower.
 //! - A name that is none is answered at once.
 //!
 //! # What differs from Kubernetes
@@ -23,9 +26,11 @@
 //! traffic policies are not looked at: there is one node.
 
 mod balance;
+mod direct;
 mod dns;
 mod follow;
 mod names;
+mod netfilter;
 mod proxy;
 mod tcp;
 mod udp;
@@ -60,6 +65,11 @@ pub struct NetworkOptions {
     pub upstream: Vec<SocketAddr>,
     /// The address on which node ports are served; `None` for no node ports.
     pub node_ports: Option<Ipv4Addr>,
+    /// Ports of the node that lead to one place each, whatever Services there are; `None` for none.
+    pub host_ports: Option<watch::Receiver<Vec<(Front, SocketAddr)>>>,
+    /// The node's own address among the pods, for the kernel to lead connections by itself where it can: then rules
+    /// are written in the network namespace, which must be the node's own. `None` for none.
+    pub direct: Option<Ipv4Addr>,
     /// Where the Service `default/kubernetes` leads, instead of its endpoints.
     pub api_server: Option<ApiServer>,
 }
@@ -80,6 +90,8 @@ impl Default for NetworkOptions {
             domain: DOMAIN.into(),
             upstream: Vec::new(),
             node_ports: None,
+            host_ports: None,
+            direct: None,
             api_server: None,
         }
     }

@@ -13,6 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::balance::Balancer;
+use crate::direct::Direct;
 use crate::view::{Protocol, Service, ServiceName, View};
 use crate::{ApiServer, NetworkOptions, tcp, udp};
 
@@ -101,8 +102,13 @@ pub(crate) async fn serve(mut view: watch::Receiver<Arc<View>>, options: &Networ
     let mut tasks = JoinSet::new();
     let stop = CancellationToken::new();
     let _ends = stop.clone().drop_guard();
+    let mut direct = Direct::open(options.direct);
+    let mut ports = options.host_ports.clone();
     loop {
-        let wanted = routes(&view.borrow_and_update().clone(), options);
+        let mut wanted = routes(&view.borrow_and_update().clone(), options);
+        for (front, to) in ports.iter_mut().flat_map(|ports| ports.borrow_and_update().clone()) {
+            wanted.insert(front, Route { backends: vec![Backend::Address(to)], affinity: None });
+        }
         open.retain(|front, one| {
             let keep = wanted.contains_key(front) && !one.task.is_finished();
             if !keep {
@@ -111,6 +117,7 @@ pub(crate) async fn serve(mut view: watch::Receiver<Arc<View>>, options: &Networ
             keep
         });
         while tasks.try_join_next().is_some() {}
+        direct.set(&wanted);
         let mut missing = false;
         for (front, route) in wanted {
             if let Some(one) = open.get(&front) {
@@ -133,9 +140,20 @@ pub(crate) async fn serve(mut view: watch::Receiver<Arc<View>>, options: &Networ
                 // Nothing changes any more; what is there is served on.
                 std::future::pending::<()>().await;
             },
+            () = change(&mut ports) => {}
             () = tokio::time::sleep(AGAIN), if missing => {}
         }
     }
+}
+
+/// Waits for the next change, where there will be one.
+async fn change<T>(of: &mut Option<watch::Receiver<T>>) {
+    if let Some(receiver) = of
+        && receiver.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 async fn listen(

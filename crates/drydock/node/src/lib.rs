@@ -12,7 +12,7 @@
 //! is removed from the API only when nothing of it is left here. An API that is away stops no container.
 //!
 //! **Not here.** Which pod runs where (the scheduler's), Services and DNS (the network's), what an image is made
-//! of, how a process gets its namespaces. Probes don't speak gRPC.
+//! of, how a process gets its namespaces.
 //!
 //! | module | idea |
 //! | --- | --- |
@@ -62,6 +62,7 @@ use machine::Machine;
 use pods::Handle;
 
 pub use images::{ImageError, Images};
+pub use pods::ports::HostPort;
 pub use storage::{HARD_CLASS, PROVISIONER, STANDARD_CLASS, classes, permissions};
 
 /// Where the time comes from.
@@ -209,6 +210,8 @@ pub(crate) struct Shared {
     pub halting: watch::Sender<Option<Duration>>,
     /// The workers' tasks, waited for when the node stops.
     pub workers: TaskTracker,
+    /// The ports of the node that lead to pods, by the pods' uids.
+    pub host_ports: watch::Sender<BTreeMap<String, Vec<HostPort>>>,
     /// The pods' workers, by uid.
     pub pods: Mutex<BTreeMap<String, Handle>>,
 }
@@ -280,6 +283,7 @@ impl Node {
             pulls: tokio::sync::Semaphore::new(PULLS),
             registered: watch::Sender::new(false),
             halting: watch::Sender::new(None),
+            host_ports: watch::Sender::default(),
             workers: TaskTracker::new(),
             services: seen,
             pods: Mutex::new(BTreeMap::new()),
@@ -297,6 +301,11 @@ impl Node {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// The ports of the running node that lead to pods, by the pods' uids, as they change.
+    pub fn host_ports(&self) -> watch::Receiver<BTreeMap<String, Vec<HostPort>>> {
+        self.shared.host_ports.subscribe()
     }
 
     /// Who can end the pods of the running node.

@@ -34,6 +34,7 @@ pub(crate) fn machine_address(range: Cidr) -> Ipv4Addr {
 pub(crate) fn bridge(name: &str, range: Cidr, services: Option<Cidr>) -> io::Result<u32> {
     let node = Netlink::open()?;
     if let Some(index) = node.index(name)? {
+        settle(name)?;
         return Ok(index);
     }
     let loopback = node.must_index("lo")?;
@@ -45,9 +46,25 @@ pub(crate) fn bridge(name: &str, range: Cidr, services: Option<Cidr>) -> io::Res
     let index = node.must_index(name)?;
     node.add_address(index, node_address(range), range.prefix)?;
     node.up(index)?;
-    // The node carries what the machine sends to services, and what pods send to it.
-    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+    settle(name)?;
     Ok(index)
+}
+
+/// How the node handles what is not for itself.
+fn settle(bridge: &str) -> io::Result<()> {
+    let set = |name: &str, value: &str| std::fs::write(format!("/proc/sys/net/{name}"), value);
+    // The node carries what the machine sends to services, and what pods send to it.
+    set("ipv4/ip_forward", "1")?;
+    // What a pod sends to a service may go on to a neighbour of its own, who must not be told to it as a shorter way.
+    for whose in ["all", bridge] {
+        set(&format!("ipv4/conf/{whose}/send_redirects"), "0")?;
+    }
+    // Rules for connections are for what the node carries, not for what passes over the bridge: there a pod would not
+    // reach itself through a service. A kernel that has no such rules for bridges has nothing to be told.
+    match set("bridge/bridge-nf-call-iptables", "0") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 /// Removes the bridge.

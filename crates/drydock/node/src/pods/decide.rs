@@ -13,6 +13,8 @@ use super::phase;
 const GRACE: i64 = 30;
 /// What a pod still gets that was taken from the API without being asked to end.
 const FORCED: i64 = 2;
+/// What a pod still gets that has taken more than it may, as with a kubelet.
+const EVICTED: i64 = 1;
 /// Pulling again waits this long, doubling.
 const PULL_FIRST: SignedDuration = SignedDuration::from_secs(10);
 const PULL_LONGEST: SignedDuration = SignedDuration::from_secs(300);
@@ -84,10 +86,15 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
     if let Some(deadline) = deadline(pod, spec, observed) {
         if now >= deadline {
             let message = "Pod was active on the node longer than the specified deadline".to_owned();
-            next.actions.push(Action::Fail(Failure { reason: "DeadlineExceeded".to_owned(), message }));
+            next.actions.push(Action::Fail(Failure { reason: "DeadlineExceeded", message, grace: None }));
             return next;
         }
         next.at(deadline);
+    }
+    if let Some(message) = observed.exceeded.clone() {
+        let failure = Failure { reason: "Evicted", message, grace: Some(EVICTED) };
+        next.actions.push(Action::Fail(failure));
+        return next;
     }
     if let Some(blocked) = observed.blocked.as_ref().filter(|blocked| now < blocked.until) {
         next.at(blocked.until);
@@ -116,6 +123,9 @@ fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mu
     let mut grace = asked.or(spec.termination_grace_period_seconds).unwrap_or(GRACE);
     if observed.absent {
         grace = grace.min(FORCED);
+    }
+    if let Some(limit) = observed.failed.as_ref().and_then(|failure| failure.grace) {
+        grace = grace.min(limit);
     }
     if stop(spec, observed, grace, next) {
         return;

@@ -217,3 +217,15 @@ fn a_deadline_is_waited_for_and_kept() {
         Some(k8s_openapi::api::core::v1::PodStatus { start_time: Some(start), ..Default::default() });
     check(&pod, &with(&[("a", running())]), "fail DeadlineExceeded");
 }
+
+#[test]
+fn a_pod_that_has_written_too_much_ends_soon() {
+    let pod = pod(json!({"terminationGracePeriodSeconds": 600}));
+    let mut observed = Observed { exceeded: Some("too much".to_owned()), ..with(&[("a", running())]) };
+    check(&pod, &observed, "fail Evicted");
+    let Action::Fail(failure) = decide(&pod, &observed, now()).actions.remove(0) else {
+        panic!("no failure")
+    };
+    observed.failed = Some(failure);
+    check(&pod, &observed, "stop a 1s");
+}

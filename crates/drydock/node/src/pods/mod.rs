@@ -4,11 +4,13 @@ pub(crate) mod backoff;
 pub(crate) mod decide;
 pub(crate) mod observed;
 pub(crate) mod phase;
+pub(crate) mod ports;
 pub(crate) mod quality;
 pub(crate) mod record;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
+pub(crate) mod usage;
 pub(crate) mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};

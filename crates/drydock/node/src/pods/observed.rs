@@ -21,6 +21,8 @@ pub(crate) struct Observed {
     pub volumes_ready: bool,
     /// By name; a container that is not here has not been looked at.
     pub containers: BTreeMap<String, Seen>,
+    /// It has written more than it may; what to say about that.
+    pub exceeded: Option<String>,
     /// It ends as a whole, and why.
     pub failed: Option<Failure>,
     /// It is not in the API any more.
@@ -53,8 +55,10 @@ pub(crate) struct Blocked {
 /// Why a pod as a whole ends before its containers do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    pub reason: String,
+    pub reason: &'static str,
     pub message: String,
+    /// How long its containers have to end by themselves, where that is not as the pod says.
+    pub grace: Option<i64>,
 }
 
 /// One container.

@@ -19,7 +19,7 @@ use crate::container::build::{Materials, Refused, build};
 use crate::container::{environment, fields::Place, naming};
 use crate::events::Kind;
 use crate::probes;
-use crate::probes::ask::{self, Target};
+use crate::probes::ask::{self, Bad, Target};
 use crate::probes::page;
 use crate::volumes::payload;
 use crate::{Shared, logs, volumes};
@@ -519,10 +519,10 @@ pub(super) async fn run_hook(
     limit: Duration,
 ) -> Result<(), String> {
     if let Some(action) = &hook.exec {
-        return ask::exec(target, action, limit).await;
+        return ask::exec(target, action, limit).await.map_err(Bad::into_words);
     }
     if let Some(action) = &hook.http_get {
-        return page::http_get(target, action, limit).await;
+        return page::http_get(target, action, limit).await.map_err(Bad::into_words);
     }
     if let Some(sleep) = &hook.sleep {
         let seconds = u64::try_from(sleep.seconds).unwrap_or(0);

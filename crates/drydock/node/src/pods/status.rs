@@ -47,7 +47,7 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
         .map(|container| container_status(container, observed, !init.is_empty(), true))
         .collect();
     let (reason, message) = match &observed.failed {
-        Some(failure) => (Some(failure.reason.clone()), Some(failure.message.clone())),
+        Some(failure) => (Some(failure.reason.to_owned()), Some(failure.message.clone())),
         None => (old.reason.clone(), old.message.clone()),
     };
     let pod_ip = match observed.sandbox {

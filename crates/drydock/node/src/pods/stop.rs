@@ -15,7 +15,7 @@ use super::start::run_hook;
 use super::worker::{Told, Worker};
 use crate::events::Kind;
 use crate::logs;
-use crate::probes::ask::Target;
+use crate::probes::ask::{Bad, Target};
 use crate::probes::tracker;
 use crate::probes::watch::{Found, What};
 
@@ -84,9 +84,13 @@ impl Worker {
         }
         let stopping = self.observed.of(&container).is_some_and(|seen| seen.stopping);
         match what {
-            What::Bad(why) => {
+            What::Bad(bad) => {
                 if !stopping {
-                    let message = format!("{} probe failed: {why}", kind.name());
+                    let (kind, unknown) = (kind.name(), "errored and resulted in unknown state");
+                    let message = match bad {
+                        Bad::Failed(why) => format!("{kind} probe failed: {why}"),
+                        Bad::Unasked(why) => format!("{kind} probe {unknown}: {why}"),
+                    };
                     self.say_of(&container, Kind::Warning, "Unhealthy", message);
                 }
             }

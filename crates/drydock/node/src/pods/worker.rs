@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::decide::{Action, decide};
 use super::observed::{Blocked, Failure, ImageState, Observed, Sandbox, Seen, State, full_name};
-use super::{Live, Sight, record, status};
+use super::{Live, Sight, record, status, usage};
 use crate::events::Kind;
 use crate::fetch::{Tokens, words};
 use crate::probes::watch::Found;
@@ -131,8 +131,10 @@ impl Worker {
         let mut refresh = tokio::time::interval(self.shared.refresh);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         refresh.tick().await;
+        let mut turns = [refresh, tokio::time::interval(usage::PERIOD)];
         let mut began = false;
         loop {
+            self.show_ports();
             let halting = *self.halting.borrow_and_update();
             self.observed.halting = halting.map(|limit| i64::try_from(limit.as_secs()).unwrap_or(i64::MAX));
             let next = decide(&self.pod, &self.observed, self.shared.now());
@@ -170,7 +172,7 @@ impl Worker {
             }
             let retry = self.write_status().await;
             let wake = [next.look_again, retry].into_iter().flatten().min();
-            self.listen(wake, &mut refresh).await;
+            self.listen(wake, &mut turns).await;
         }
     }
 
@@ -180,7 +182,8 @@ impl Worker {
         self.observed.blocked.as_ref().is_some_and(|blocked| now < blocked.until) || self.write_failed > 0
     }
 
-    async fn listen(&mut self, wake: Option<Timestamp>, refresh: &mut tokio::time::Interval) {
+    async fn listen(&mut self, wake: Option<Timestamp>, [refresh, measure]: &mut [tokio::time::Interval; 2]) {
+        let limited = self.is_limited();
         let pause = wake.map(|at| at.duration_since(self.shared.now()).unsigned_abs());
         let pause = pause.filter(|_| wake.is_some_and(|at| at > self.shared.now()));
         let timer = async {
@@ -197,6 +200,7 @@ impl Worker {
             Ok(()) = self.halting.changed() => {}
             () = timer => {}
             _ = refresh.tick() => if self.observed.volumes_ready && !self.observed.cleared { self.refresh().await },
+            _ = measure.tick(), if limited => self.measure().await,
         }
         // Whatever else has happened by now is looked at together.
         while let Ok(told) = self.told.try_recv() {
@@ -321,7 +325,8 @@ impl Worker {
     }
 
     fn fail(&mut self, failure: Failure) {
-        self.say(Kind::Normal, "DeadlineExceeded", failure.message.clone());
+        let kind = if failure.reason == "Evicted" { Kind::Warning } else { Kind::Normal };
+        self.say(kind, failure.reason, failure.message.clone());
         self.observed.failed = Some(failure);
     }
 
@@ -342,6 +347,7 @@ impl Worker {
         self.observed.sandbox = Sandbox::None;
         self.observed.volumes_ready = false;
         self.observed.cleared = true;
+        self.show_ports();
     }
 
     /// Writes the status if it changed; when to try again if that failed.

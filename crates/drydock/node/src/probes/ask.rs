@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Container, ExecAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::io::AsyncReadExt;
 
+use super::health;
 use super::page::http_get;
 
 /// How much of what a program says is kept for the event.
@@ -21,8 +22,26 @@ pub(crate) struct Target {
     pub spec: Container,
 }
 
-/// Asks once. The error is what the event says.
-pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> Result<(), String> {
+/// Why there was no good answer, in the words of the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Bad {
+    /// The container answered badly, or not at all.
+    Failed(String),
+    /// It could not be asked. That says nothing about the container.
+    Unasked(String),
+}
+
+impl Bad {
+    /// The words alone.
+    pub fn into_words(self) -> String {
+        match self {
+            Self::Failed(words) | Self::Unasked(words) => words,
+        }
+    }
+}
+
+/// Asks once.
+pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> Result<(), Bad> {
     if let Some(action) = &probe.exec {
         return exec(target, action, timeout).await;
     }
@@ -31,18 +50,25 @@ pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> Re
     }
     if let Some(action) = &probe.tcp_socket {
         let address = address(target, action.host.as_deref(), &action.port)?;
-        return dial(target, address, timeout).await.map(drop);
+        return dial(target, address, timeout).await.map(drop).map_err(Bad::Failed);
     }
-    Err("this node can't ask in this way".to_owned())
+    if let Some(action) = &probe.grpc {
+        let port = port(&target.spec, &IntOrString::Int(action.port))?;
+        let address = SocketAddr::new(target.pod.address().into(), port);
+        let service = action.service.as_deref().unwrap_or_default();
+        return health::check(target, address, service, timeout).await.map_err(Bad::Failed);
+    }
+    Err(Bad::Unasked("missing probe handler".to_owned()))
 }
 
 /// Runs a program; what it says when it fails.
-pub(crate) async fn exec(target: &Target, action: &ExecAction, timeout: Duration) -> Result<(), String> {
+pub(crate) async fn exec(target: &Target, action: &ExecAction, timeout: Duration) -> Result<(), Bad> {
     let args = action.command.clone().unwrap_or_default();
     let shown = args.join(" ");
     let run = async {
         let config = sandbox::ExecConfig { args, ..sandbox::ExecConfig::default() };
-        let mut program = target.container.exec(config).await.map_err(|error| error.to_string())?;
+        let unasked = |error: sandbox::Error| Bad::Unasked(error.to_string());
+        let mut program = target.container.exec(config).await.map_err(unasked)?;
         let (out, err) = (program.streams.stdout.take(), program.streams.stderr.take());
         let read = async |reader: Option<sandbox::Reader>| {
             let mut text = Vec::new();
@@ -53,16 +79,22 @@ pub(crate) async fn exec(target: &Target, action: &ExecAction, timeout: Duration
         };
         let (mut said, complained) = tokio::join!(read(out), read(err));
         said.extend(complained);
-        let exit = program.wait().await.map_err(|error| error.to_string())?;
+        let exit = program.wait().await.map_err(unasked)?;
         if exit.code == 0 {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&said).into_owned();
-        Err(if said.is_empty() { format!("command {shown:?} exited with {}", exit.code) } else { said })
+        Err(Bad::Failed(match said.is_empty() {
+            true => format!("command {shown:?} exited with {}", exit.code),
+            false => said,
+        }))
     };
     match tokio::time::timeout(timeout, run).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("command timed out: {shown:?} timed out after {}s", timeout.as_secs())),
+        Err(_) => {
+            let words = format!("command timed out: {shown:?} timed out after {}s", timeout.as_secs());
+            Err(Bad::Failed(words))
+        }
     }
 }
 
@@ -83,16 +115,16 @@ pub(super) async fn dial(
     }
 }
 
-pub(super) fn address(target: &Target, host: Option<&str>, port: &IntOrString) -> Result<SocketAddr, String> {
+pub(super) fn address(target: &Target, host: Option<&str>, port: &IntOrString) -> Result<SocketAddr, Bad> {
     let ip: IpAddr = match host.filter(|host| !host.is_empty()) {
-        Some(host) => host.parse().map_err(|_| format!("{host:?} is no address"))?,
+        Some(host) => host.parse().map_err(|_| Bad::Failed(format!("{host:?} is no address")))?,
         None => target.pod.address().into(),
     };
     Ok(SocketAddr::new(ip, self::port(&target.spec, port)?))
 }
 
 /// A port by number, or by the name that the container gives it.
-pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, String> {
+pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, Bad> {
     let found = match port {
         IntOrString::Int(number) => u16::try_from(*number).ok(),
         IntOrString::String(name) => container
@@ -103,8 +135,10 @@ pub(crate) fn port(container: &Container, port: &IntOrString) -> Result<u16, Str
             .and_then(|port| u16::try_from(port.container_port).ok())
             .or_else(|| name.parse().ok()),
     };
-    found.filter(|port| *port > 0).ok_or_else(|| match port {
-        IntOrString::Int(number) => format!("invalid port number: {number}"),
-        IntOrString::String(name) => format!("couldn't find port: {name:?}"),
+    found.filter(|port| *port > 0).ok_or_else(|| {
+        Bad::Unasked(match port {
+            IntOrString::Int(number) => format!("invalid port number: {number}"),
+            IntOrString::String(name) => format!("couldn't find port: {name:?}"),
+        })
     })
 }

@@ -18,14 +18,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
 
-use super::ask::{Target, address, dial};
+use super::ask::{Bad, Target, address, dial};
 
 /// Asks for a page; anything from 200 to 399 is good.
-pub(crate) async fn http_get(
-    target: &Target,
-    action: &HTTPGetAction,
-    timeout: Duration,
-) -> Result<(), String> {
+pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: Duration) -> Result<(), Bad> {
     let address = address(target, action.host.as_deref(), &action.port)?;
     let path = action.path.clone().unwrap_or_default();
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
@@ -73,12 +69,11 @@ pub(crate) async fn http_get(
             status => Err(format!("HTTP probe failed with statuscode: {status}")),
         }
     };
-    match tokio::time::timeout(timeout, get).await {
-        Ok(answer) => answer,
-        Err(_) => Err(format!(
-            "Get {shown:?}: context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        )),
-    }
+    let answer = tokio::time::timeout(timeout, get).await.unwrap_or_else(|_| {
+        let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+        Err(format!("Get {shown:?}: {late}"))
+    });
+    answer.map_err(Bad::Failed)
 }
 
 /// One for all: setting it up costs more than a question does.

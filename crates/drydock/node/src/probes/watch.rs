@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Probe;
 use tokio::sync::{mpsc, watch};
 
-use super::ask::{Target, ask};
+use super::ask::{Bad, Target, ask};
 use super::tracker::{Kind, Pace, Tracker};
 
 /// The first question comes at once, and the next ones at distances that grow from this, until the container
@@ -26,8 +26,8 @@ pub(crate) struct Found {
 /// See [`Found`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// One bad answer: what the event says.
-    Bad(String),
+    /// One bad answer, or none.
+    Bad(Bad),
     /// From now on it is so.
     Verdict(bool),
 }
@@ -68,9 +68,14 @@ pub(crate) async fn run(
     loop {
         let began = tokio::time::Instant::now();
         let answer = ask(&target, &probe, pace.timeout).await;
-        let verdict = tracker.answer(answer.is_ok());
-        if let Err(why) = answer
-            && tell.send(found(What::Bad(why))).is_err()
+        let verdict = match &answer {
+            Ok(()) => tracker.answer(true),
+            Err(Bad::Failed(_)) => tracker.answer(false),
+            // As with a kubelet, what could not be asked does not count.
+            Err(Bad::Unasked(_)) => None,
+        };
+        if let Err(bad) = answer
+            && tell.send(found(What::Bad(bad))).is_err()
         {
             return;
         }

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
@@ -20,6 +23,8 @@ crate::tests![
     a_page_behind_tls_is_asked_for_whatever_its_certificate,
     a_program_that_needs_a_moment_is_ready_in_a_moment_and_nobody_complains,
     what_never_answers_is_never_ready_and_is_started_again,
+    what_can_not_be_asked_does_not_count,
+    health_is_asked_for_over_grpc,
 ];
 
 async fn a_pod_is_ready_while_its_probe_says_so(cluster: Arc<Cluster>) {
@@ -157,4 +162,74 @@ async fn what_never_answers_is_never_ready_and_is_started_again(cluster: Arc<Clu
     spec["containers"][0]["livenessProbe"] = probe;
     cluster.pod("mute", spec).await;
     cluster.until_event("mute", "Killing", "Container main failed liveness probe, will be restarted").await;
+}
+
+async fn what_can_not_be_asked_does_not_count(cluster: Arc<Cluster>) {
+    let mut spec = script("sleep 1000");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    let container = &mut spec["containers"][0];
+    container["livenessProbe"] =
+        json!({"exec": {"command": ["nope"]}, "periodSeconds": 1, "failureThreshold": 1});
+    container["readinessProbe"] = json!({"httpGet": {"port": "nope"}, "periodSeconds": 1});
+    cluster.pod("unasked", spec).await;
+    let unknown = "probe errored and resulted in unknown state";
+    let liveness = format!("Liveness {unknown}: exec: \"nope\": executable file not found in $PATH");
+    cluster.until_event("unasked", "Unhealthy", &liveness).await;
+    let readiness = format!("Readiness {unknown}: couldn't find port: \"nope\"");
+    cluster.until_event("unasked", "Unhealthy", &readiness).await;
+    assert_eq!(cluster.events("unasked", "Killing").await, [""; 0]);
+    let pod = cluster.pods().get("unasked").await.unwrap();
+    assert_eq!((state(&pod, "main").as_str(), condition(&pod, "Ready").as_str()), ("running", "False"));
+}
+
+/// A server of gRPC's health: of `good` it says that it serves, of `bad` that it does not, and knows no other.
+async fn health(listener: TcpListener) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let answer = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
+            assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
+            let asked = request.into_body().collect().await.unwrap().to_bytes();
+            let (code, body): (u16, &[u8]) = match &asked[5..] {
+                b"\x0a\x04good" => (0, &[0, 0, 0, 0, 2, 8, 1]),
+                b"\x0a\x03bad" => (0, &[0, 0, 0, 0, 2, 8, 2]),
+                _ => (5, &[]),
+            };
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", code.into());
+            trailers.insert("grpc-message", "unknown service".parse().unwrap());
+            let body = Full::new(Bytes::from_static(body)).with_trailers(async { Some(Ok(trailers)) });
+            http::Response::builder().header("content-type", "application/grpc").body(body)
+        });
+        let stream = TokioIo::new(stream);
+        tokio::spawn(
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(stream, answer),
+        );
+    }
+}
+
+async fn health_is_asked_for_over_grpc(cluster: Arc<Cluster>) {
+    // Pods in the node's own network have its address, where this test can listen.
+    let listener = TcpListener::bind((cluster.host.address(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(health(listener));
+    let ask = |port: u16, service: &str| {
+        let mut spec = script("sleep 1000");
+        spec["terminationGracePeriodSeconds"] = json!(0);
+        spec["hostNetwork"] = json!(true);
+        let action = json!({"port": port, "service": service});
+        spec["containers"][0]["readinessProbe"] = json!({"grpc": action, "periodSeconds": 1});
+        spec
+    };
+    cluster.pod("serving", ask(address.port(), "good")).await;
+    cluster.until_ready("serving").await;
+    let fails = async |name: &str, port: u16, service: &str, words: &str| {
+        cluster.pod(name, ask(port, service)).await;
+        cluster.until_event(name, "Unhealthy", &format!("Readiness probe failed: {words}")).await;
+    };
+    fails("not-serving", address.port(), "bad", r#"service unhealthy (responded with "NOT_SERVING")"#).await;
+    let unknown = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service";
+    fails("unknown", address.port(), "other", unknown).await;
+    let nobody = TcpListener::bind((cluster.host.address(), 0)).await.unwrap().local_addr().unwrap();
+    let refused =
+        format!("timeout: failed to connect service \"{nobody}\" within 1s: context deadline exceeded");
+    fails("nobody", nobody.port(), "", &refused).await;
 }

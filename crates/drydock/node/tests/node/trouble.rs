@@ -14,6 +14,7 @@ crate::tests![
     a_port_is_each_pods_own_and_taken_once_within_one,
     a_container_that_forks_without_end_is_stopped_and_others_are_not,
     a_path_that_is_not_what_it_should_be_is_not_mounted,
+    a_pod_that_writes_more_than_it_may_is_evicted,
 ];
 
 async fn check(cluster: &Cluster, name: &str, container: Value, expected: &str, part: &str) {
@@ -166,4 +167,19 @@ async fn a_path_that_is_not_what_it_should_be_is_not_mounted(cluster: Arc<Cluste
     cluster.until_event("wrong", "FailedMount", text).await;
     let pod = cluster.pods().get("wrong").await.unwrap();
     assert_eq!(state(&pod, "main"), "waiting ContainerCreating");
+}
+
+async fn a_pod_that_writes_more_than_it_may_is_evicted(cluster: Arc<Cluster>) {
+    cluster.pod("calm", script("sleep 1000")).await;
+    let calm = cluster.until_ready("calm").await;
+    let mut spec = script("dd if=/dev/zero of=/data/much bs=64k count=32; sleep 1000");
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    spec["volumes"] = json!([{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]);
+    cluster.pod("full", spec).await;
+    let pod = cluster.until_phase("full", "Failed").await;
+    let words = "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". ";
+    let status = pod.status.unwrap();
+    assert_eq!((status.reason.as_deref(), status.message.as_deref()), (Some("Evicted"), Some(words)));
+    cluster.until_event("full", "Evicted", words.trim_end()).await;
+    assert_eq!(cluster.pods().get("calm").await.unwrap().status, calm.status);
 }
