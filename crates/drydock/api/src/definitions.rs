@@ -208,14 +208,5 @@ fn set_terminating(definition: &mut Value, status: &str, reason: &str, message: 
         "message": message,
         "lastTransitionTime": object::time(now),
     });
-    if !definition["status"].is_object() {
-        definition["status"] = json!({});
-    }
-    match definition["status"]["conditions"].as_array_mut() {
-        None => definition["status"]["conditions"] = json!([condition]),
-        Some(conditions) => match conditions.iter_mut().find(|c| c["type"] == "Terminating") {
-            Some(own) => *own = condition,
-            None => conditions.push(condition),
-        },
-    }
+    object::set_condition(definition, condition);
 }

@@ -45,6 +45,8 @@ pub(crate) struct DeleteOptions {
     uid: Option<String>,
     resource_version: Option<String>,
     dry_run: bool,
+    /// It is an eviction, which a Pod says of itself.
+    evicts: bool,
 }
 
 impl DeleteOptions {
@@ -101,7 +103,23 @@ impl DeleteOptions {
             uid: text(&options["preconditions"]["uid"]),
             resource_version: text(&options["preconditions"]["resourceVersion"]),
             dry_run: !dry_run.is_empty(),
+            evicts: false,
         })
+    }
+
+    /// The same, as an eviction.
+    pub fn evicting(self) -> Self {
+        Self { evicts: true, ..self }
+    }
+
+    /// The same, of no other than this version.
+    pub fn at(self, version: &str) -> Self {
+        Self { resource_version: Some(version.to_owned()), ..self }
+    }
+
+    /// Only one version is to be deleted.
+    pub fn is_about_a_version(&self) -> bool {
+        self.resource_version.is_some()
     }
 
     /// Nothing is to be deleted.
@@ -185,6 +203,9 @@ impl Call<'_> {
         let live = object::read(&self.kind, &stored)?;
         self.check_preconditions(options, &live)?;
         let mut object = live.clone();
+        if options.evicts {
+            say_evicted(&mut object, self.now);
+        }
         let show = self.kind.returns_deleted_object();
         match mark(&self.kind, &mut object, options, self.now) {
             Mark::Pending => Ok(Deleted { outcome: Outcome::Stored(stored), gone: false, show }),
@@ -231,6 +252,19 @@ impl Call<'_> {
         }
         Ok(())
     }
+}
+
+/// Says in a Pod that it was evicted, which the policies of Jobs go by.
+fn say_evicted(pod: &mut Value, now: Timestamp) {
+    let condition = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastProbeTime": null,
+        "lastTransitionTime": object::time(now),
+    });
+    object::set_condition(pod, condition);
 }
 
 /// What a delete makes of an object.

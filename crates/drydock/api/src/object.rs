@@ -8,7 +8,7 @@ use std::sync::Arc;
 use drydock_kinds::Kind;
 use drydock_store::{Draft, Facets, Key, Stored};
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, GroupResource};
 
@@ -42,6 +42,20 @@ pub fn set_finalizers(object: &mut Value, finalizers: &[String]) {
         metadata.remove("finalizers");
     } else {
         metadata.insert("finalizers".into(), finalizers.into());
+    }
+}
+
+/// Puts a condition in the place of the one of its type, or at the end.
+pub fn set_condition(object: &mut Value, condition: Value) {
+    if !object["status"].is_object() {
+        object["status"] = json!({});
+    }
+    match object["status"]["conditions"].as_array_mut() {
+        None => object["status"]["conditions"] = json!([condition]),
+        Some(conditions) => match conditions.iter_mut().find(|own| own["type"] == condition["type"]) {
+            Some(own) => *own = condition,
+            None => conditions.push(condition),
+        },
     }
 }
 

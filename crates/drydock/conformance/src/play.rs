@@ -210,6 +210,7 @@ impl<'a> Run<'a> {
                 ("rv", "/metadata/resourceVersion"),
                 ("uid", "/metadata/uid"),
                 ("continue", "/metadata/continue"),
+                ("first", "/items/0/metadata/name"),
             ] {
                 if let Some(found) = value.pointer(pointer).and_then(Value::as_str) {
                     text = text.replace(&format!("{{{word}:{number}}}"), found);

@@ -178,7 +178,9 @@ async fn an_eviction_asks_the_budget() {
     let mut body = pod("a");
     body["metadata"]["labels"] = json!({"app": "x"});
     cluster.must(&format!("POST {PODS}"), body).await;
-    cluster.must(&format!("PATCH {PODS}/a/status"), json!({"status": {"phase": "Running"}})).await;
+    let ready =
+        |is: &str| json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": is}]}});
+    cluster.must(&format!("PATCH {PODS}/a/status"), ready("True")).await;
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
@@ -198,4 +200,36 @@ async fn an_eviction_asks_the_budget() {
     cluster.check(&evict, eviction, "201 Success ").await;
     assert_eq!(cluster.get(&format!("{budgets}/b")).await["status"]["disruptionsAllowed"], 0);
     cluster.check(&format!("GET {PODS}/a"), "", r#"404 NotFound: pods "a" not found"#).await;
+}
+
+#[tokio::test]
+async fn an_eviction_of_what_does_not_serve_costs_nothing_and_is_said_in_the_pod() {
+    let cluster = Cluster::new().await;
+    service_account(&cluster).await;
+    let mut body = pod("a");
+    body["metadata"]["labels"] = json!({"app": "x"});
+    body["metadata"]["finalizers"] = json!(["example.com/held"]);
+    cluster.must(&format!("POST {PODS}"), body).await;
+    let unready =
+        json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}});
+    cluster.must(&format!("PATCH {PODS}/a/status"), unready).await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    cluster.must(&format!("POST {budgets}"), budget).await;
+    let counts = |healthy: i64| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": healthy, "expectedPods": 2}});
+    let evict = format!("POST {PODS}/a/eviction");
+    let eviction = r#"{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"a"}}"#;
+    // The others are too few already.
+    cluster.must(&format!("PATCH {budgets}/b/status"), counts(0)).await;
+    let (code, _) = cluster.ask(&evict, eviction).await;
+    assert_eq!(code, 429);
+    cluster.must(&format!("PATCH {budgets}/b/status"), counts(1)).await;
+    cluster.check(&evict, eviction, "201 Success ").await;
+    let evicted = cluster.get(&format!("{PODS}/a")).await;
+    assert!(evicted["metadata"]["deletionTimestamp"].is_string());
+    let conditions = evicted["status"]["conditions"].as_array().unwrap();
+    let said = conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(said["reason"], "EvictionByEvictionAPI");
+    assert_eq!(cluster.get(&format!("{budgets}/b")).await["status"]["disruptionsAllowed"], 0);
 }

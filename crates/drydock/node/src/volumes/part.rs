@@ -24,7 +24,8 @@ pub(super) fn provide(volume: &Path, below: &str) -> Result<(), String> {
         other => other.to_string(),
     };
     let top = rustix::fs::open(volume, OPENED, Mode::empty()).map_err(said)?;
-    let mode = Mode::from_raw_mode(rustix::fs::fstat(&top).map_err(said)?.st_mode & 0o777);
+    // With the bit by which what is made there gets the volume's group.
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&top).map_err(said)?.st_mode & 0o2777);
     let (mut at, mut path) = (top.try_clone().map_err(|error| error.to_string())?, PathBuf::new());
     for part in parts {
         path.push(part);
@@ -62,7 +63,7 @@ mod tests {
         let machine = tempfile::tempdir().unwrap();
         let volume = machine.path().join("volume");
         fs::create_dir_all(volume.join("there")).unwrap();
-        fs::set_permissions(&volume, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(&volume, fs::Permissions::from_mode(0o2777)).unwrap();
         fs::write(volume.join("file"), "1").unwrap();
         symlink("there", volume.join("inside")).unwrap();
         symlink("/etc", volume.join("absolute")).unwrap();
@@ -77,7 +78,7 @@ mod tests {
         };
         check("file", Ok(()));
         check("a/b", Ok(()));
-        assert_eq!(fs::metadata(volume.join("a/b")).unwrap().permissions().mode() & 0o777, 0o777);
+        assert_eq!(fs::metadata(volume.join("a/b")).unwrap().permissions().mode() & 0o7777, 0o2777);
         check("inside/new", Ok(()));
         assert!(volume.join("there/new").is_dir());
         for out in ["absolute", "absolute/new", "up", "up/new", "../x", "/x", "a/../b", "loop"] {
