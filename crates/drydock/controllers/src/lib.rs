@@ -30,6 +30,7 @@ mod objects;
 mod own;
 mod protection;
 mod replica_set;
+mod revisions;
 mod root_ca;
 mod scheduler;
 mod service_accounts;

@@ -96,9 +96,9 @@ pub fn run(
     let mut nodes = informer();
     let (queue, own) = (Arc::default(), rest("daemon-set-controller"));
     let told = voice("daemonset-controller", &own);
-    let (all, now) = ((&mut daemons, &mut pods, &mut nodes), clock.clone());
+    let (all, now) = ((&mut daemons, &mut pods, &mut nodes, &mut revisions), clock.clone());
     let controller = daemon_set::Controller::new(own, told, now, all, &queue);
-    work!(house, "daemonset", FEW, queue, controller, [daemons, pods, nodes]);
+    work!(house, "daemonset", FEW, queue, controller, [daemons, pods, nodes, revisions]);
 
     let (queue, own) = (Arc::default(), rest("job-controller"));
     let told = voice("job-controller", &own);

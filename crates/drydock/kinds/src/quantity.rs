@@ -38,6 +38,8 @@ pub enum QuantityError {
 }
 
 const NANO: i128 = 1_000_000_000;
+/// The most there can be of what is counted in 1024s, as with Kubernetes: more is taken for that.
+const MOST: i128 = i64::MAX as i128 * NANO;
 
 /// Suffixes of thousands, each with the power of ten of billionths.
 const DECIMAL: &[(&str, u32)] = &[
@@ -72,6 +74,9 @@ impl Quantity {
         let mut nanos = magnitude(whole, fraction, scale)?;
         if text.starts_with('-') {
             nanos = -nanos;
+        }
+        if format == Format::Binary {
+            nanos = nanos.min(MOST);
         }
         Ok(Self { nanos, format })
     }

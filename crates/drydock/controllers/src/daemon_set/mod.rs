@@ -1,7 +1,7 @@
 //! DaemonSets: a pod of the template on every node that it suits.
 //!
 //! The decision is [`plan`](plan::plan). Pods are bound to their nodes by the scheduler, which each names in its
-//! affinity. Of templates there is no history: a pod is of the current one, or of another.
+//! affinity. A pod is of the current template or of another; which there were is in the set's revisions.
 
 mod plan;
 mod pod;
@@ -16,12 +16,18 @@ use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, Rest, json_bytes};
-use crate::objects::daemon::DaemonSet;
+use crate::objects::daemon::{DaemonSet, DaemonSetStatus, REVISION};
 use crate::objects::node::Node;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
+use crate::objects::stateful::Revision;
 use crate::own;
+use crate::revisions::Revisions;
 use plan::{Step, View};
+
+/// What the controller listens to.
+type Informers<'a> =
+    (&'a mut Informer<DaemonSet>, &'a mut Informer<Pod>, &'a mut Informer<Node>, &'a mut Informer<Revision>);
 
 /// The controller.
 pub struct Controller {
@@ -31,6 +37,7 @@ pub struct Controller {
     sets: Arc<Cache<DaemonSet>>,
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
+    revisions: Revisions,
     awaited: Awaited<Key>,
 }
 
@@ -40,7 +47,7 @@ impl Controller {
         rest: Rest,
         recorder: Recorder,
         clock: Clock,
-        (sets, pods, nodes): (&mut Informer<DaemonSet>, &mut Informer<Pod>, &mut Informer<Node>),
+        (sets, pods, nodes, revisions): Informers<'_>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
         own::follow(sets, pods, queue);
@@ -52,7 +59,8 @@ impl Controller {
             }
         });
         let (sets, pods, nodes) = (sets.cache.clone(), pods.cache.clone(), nodes.cache.clone());
-        Self { rest, recorder, clock, sets, pods, nodes, awaited: Awaited::default() }
+        let revisions = Revisions::new(rest.clone(), revisions.cache.clone());
+        Self { rest, recorder, clock, sets, pods, nodes, revisions, awaited: Awaited::default() }
     }
 
     /// Brings one set nearer to what was asked for.
@@ -67,6 +75,16 @@ impl Controller {
         if set.metadata.deleting() || set.spec.selector.is_empty() {
             return Ok(Next::OnChange);
         }
+        let written = |version| self.note(key, &self.revisions.cache, version);
+        let revisions = self.revisions.gather(&*set, written).await?;
+        let Some(current) = self.revisions.current(&*set, &revisions, written).await? else {
+            return Ok(Next::OnChange);
+        };
+        if current.collisions != set.status.collision_count {
+            // Its pods are told by another hash from now on.
+            let status = DaemonSetStatus { collision_count: current.collisions, ..set.status.clone() };
+            return self.say(key, &set, &status).await.map(|()| Next::OnChange);
+        }
         let pods = self.gather(key, &set).await?;
         let nodes = self.nodes.all(|_| true);
         let plan = plan::plan(&View { set: &set, nodes: &nodes, pods: &pods, now: (self.clock)() });
@@ -75,13 +93,20 @@ impl Controller {
             outcome = outcome.and(self.carry_out(key, &set, step).await);
         }
         if plan.status != set.status {
-            let written =
-                self.rest.replace_status(DaemonSet::resource(), &set.metadata, &plan.status).await?;
-            let sets: Arc<dyn Progress> = self.sets.clone();
-            self.awaited.note(key, &sets, written.version());
+            self.say(key, &set, &plan.status).await?;
         }
         outcome?;
+        let hashes = pods.iter().filter_map(|pod| pod.metadata.labels.get(REVISION));
+        let live: Vec<String> = hashes.map(|hash| format!("{}-{hash}", set.metadata.name)).collect();
+        let live: Vec<&str> = live.iter().map(|name| &**name).chain([&*current.name]).collect();
+        self.revisions.prune(&*set, &revisions, &live).await?;
         Ok(plan.look_again.map_or(Next::OnChange, Next::After))
+    }
+
+    async fn say(&self, key: &Key, set: &DaemonSet, status: &DaemonSetStatus) -> Result<(), Error> {
+        let written = self.rest.replace_status(DaemonSet::resource(), &set.metadata, status).await?;
+        self.note(key, &self.sets, written.version());
+        Ok(())
     }
 
     /// The pods of the set, after taking and letting go.
@@ -89,7 +114,8 @@ impl Controller {
         let candidates = self.pods.controlled_by(&set.metadata.uid).into_iter();
         let orphans = self.pods.orphans(&set.metadata.namespace);
         let claim = claim(&set.metadata, &set.spec.selector, candidates.chain(orphans));
-        let own = own::carry_out(&self.rest, set, claim, None, |version| self.note(key, version)).await?;
+        let own = own::carry_out(&self.rest, set, claim, None, |version| self.note(key, &self.pods, version))
+            .await?;
         Ok(own.all())
     }
 
@@ -105,7 +131,7 @@ impl Controller {
         };
         match self.rest.delete_at_version(Pod::resource(), &pod.metadata.key(), &pod.metadata.uid).await {
             Ok(version) => {
-                self.note(key, version);
+                self.note(key, &self.pods, version);
                 let message = format!("Deleted pod: {}", pod.metadata.name);
                 self.recorder.record(set, Severity::Normal, "SuccessfulDelete", message);
                 Ok(())
@@ -124,7 +150,7 @@ impl Controller {
         let body = json_bytes(&pod::body(set, node))?;
         match self.rest.create(Pod::resource(), &set.metadata.namespace, body).await {
             Ok(written) => {
-                self.note(key, written.version());
+                self.note(key, &self.pods, written.version());
                 let message = format!("Created pod: {}", written.name);
                 self.recorder.record(set, Severity::Normal, "SuccessfulCreate", message);
                 Ok(())
@@ -139,9 +165,12 @@ impl Controller {
         }
     }
 
-    fn note(&self, key: &Key, version: u64) {
-        let pods: Arc<dyn Progress> = self.pods.clone();
-        self.awaited.note(key, &pods, version);
+    fn note<T>(&self, key: &Key, cache: &Arc<Cache<T>>, version: u64)
+    where
+        Cache<T>: Progress + 'static,
+    {
+        let cache: Arc<dyn Progress> = cache.clone();
+        self.awaited.note(key, &cache, version);
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::pod::{REVISION, target, tolerations};
-use crate::objects::daemon::{DaemonSet, DaemonSetStatus};
+use super::pod::{target, tolerations};
+use crate::objects::daemon::{DaemonSet, DaemonSetStatus, REVISION};
 use crate::objects::node::{Effect, Node};
 use crate::objects::placement::Placement;
 use crate::objects::pod::{Phase, Pod};
@@ -151,7 +151,7 @@ pub fn plan(view: &View<'_>) -> Plan {
     let spec = &view.set.spec;
     let judge = Judge {
         set: view.set,
-        hash: spec.template.hash(None),
+        hash: view.set.hash(),
         min_ready: Duration::from_secs(u64::try_from(spec.min_ready_seconds).unwrap_or(0)),
         now: view.now,
     };
@@ -165,6 +165,7 @@ pub fn plan(view: &View<'_>) -> Plan {
     let mut status = DaemonSetStatus {
         observed_generation: view.set.metadata.generation,
         conditions: view.set.status.conditions.clone(),
+        collision_count: view.set.status.collision_count,
         ..DaemonSetStatus::default()
     };
     for node in view.nodes {

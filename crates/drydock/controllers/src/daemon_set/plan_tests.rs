@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::plan::{Plan, Step, View, plan};
 use super::*;
+use crate::objects::daemon::REVISION;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
@@ -55,7 +56,7 @@ fn pods(set: &DaemonSet, text: &str) -> Vec<Arc<Pod>> {
         pod["status"] = json!({ "phase": "Running" });
         for part in parts {
             match part {
-                "old" => pod["metadata"]["labels"][pod::REVISION] = "before".into(),
+                "old" => pod["metadata"]["labels"][REVISION] = "before".into(),
                 "waits" => pod["spec"]["nodeName"] = "".into(),
                 "going" => pod["metadata"]["deletionTimestamp"] = NOW.into(),
                 "failed" => pod["status"]["phase"] = "Failed".into(),

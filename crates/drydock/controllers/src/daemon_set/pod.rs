@@ -3,13 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::machinery::cache::Kind;
-use crate::objects::daemon::DaemonSet;
+use crate::objects::daemon::{DaemonSet, REVISION};
 use crate::objects::meta::OwnerReference;
 use crate::objects::placement::Toleration;
 use crate::objects::pod::Pod;
 
-/// The label that says of which template a pod is.
-pub const REVISION: &str = "controller-revision-hash";
 /// The annotation of a set that counts its templates, and the label of pods that says the same.
 const GENERATION: [&str; 2] = ["deprecated.daemonset.template.generation", "pod-template-generation"];
 
@@ -58,7 +56,7 @@ pub fn body(set: &DaemonSet, node: &str) -> Value {
             metadata[field] = value.clone();
         }
     }
-    metadata["labels"][REVISION] = set.spec.template.hash(None).into();
+    metadata["labels"][REVISION] = set.hash().into();
     if let Some(generation) = set.metadata.annotations.get(GENERATION[0]) {
         metadata["labels"][GENERATION[1]] = generation.into();
     }

@@ -8,6 +8,9 @@ use super::selector::LabelSelector;
 use super::template::Template;
 use super::workload::Strategy;
 
+/// The label that says of which template a pod, or a revision, is.
+pub const REVISION: &str = "controller-revision-hash";
+
 /// A DaemonSet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -33,6 +36,15 @@ pub struct DaemonSetSpec {
     pub update_strategy: Strategy,
     /// How long a pod must be ready to count.
     pub min_ready_seconds: i32,
+    /// How many old templates are kept.
+    pub revision_history_limit: Option<i32>,
+}
+
+impl DaemonSet {
+    /// The hash of the template, which its pods have as a label.
+    pub fn hash(&self) -> String {
+        self.spec.template.hash(self.status.collision_count)
+    }
 }
 
 /// `status` of a DaemonSet.
@@ -59,6 +71,9 @@ pub struct DaemonSetStatus {
     /// Nodes that should have such a pod and have none.
     #[serde(skip_serializing_if = "is_zero")]
     pub number_unavailable: i32,
+    /// How many hashes were found taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collision_count: Option<i32>,
     /// Conditions; they are somebody else's.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,

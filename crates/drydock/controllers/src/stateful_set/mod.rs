@@ -2,7 +2,6 @@
 //!
 //! [`plan`] decides; this file gathers what it needs, carries its steps out and tells.
 
-mod history;
 mod plan;
 mod pod;
 
@@ -12,21 +11,20 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::Clock;
-use crate::claim::{self, claim};
+use crate::claim::claim;
 use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
 use crate::machinery::cache::{Cache, Kind, Progress};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, PatchType, Rest, json_bytes};
-use crate::objects::meta::OwnerReference;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::stateful::{Revision, StatefulSet};
 use crate::objects::storage::Claim;
 use crate::objects::template::Template;
 use crate::own;
-use history::Choice;
+use crate::revisions::{Current, Revisions};
 use plan::{Step, View, Which, plan};
 
 /// What the controller listens to.
@@ -45,7 +43,7 @@ pub struct Controller {
     sets: Arc<Cache<StatefulSet>>,
     pods: Arc<Cache<Pod>>,
     claims: Arc<Cache<Claim>>,
-    revisions: Arc<Cache<Revision>>,
+    revisions: Revisions,
     awaited: Awaited<Key>,
 }
 
@@ -54,6 +52,16 @@ struct At {
     current: (Arc<str>, Template),
     update: (Arc<str>, Template),
     collisions: i32,
+}
+
+impl At {
+    fn new(set: &StatefulSet, revisions: &[Arc<Revision>], update: Current) -> Self {
+        let current = revisions.iter().find(|one| *one.metadata.name == *set.status.current_revision);
+        let current = current.map(|one| (one.metadata.name.clone(), one.template.clone()));
+        let update_to = (update.name, set.spec.template.clone());
+        let current = current.unwrap_or_else(|| update_to.clone());
+        Self { current, update: update_to, collisions: update.collisions.unwrap_or(0) }
+    }
 }
 
 impl Controller {
@@ -76,6 +84,7 @@ impl Controller {
                 with_claims.iter().for_each(|set| keys.add(set.metadata.key()));
             }
         });
+        let revisions = Revisions::new(rest.clone(), revisions.cache.clone());
         Self {
             rest,
             recorder,
@@ -83,7 +92,7 @@ impl Controller {
             sets: sets.cache.clone(),
             pods: pods.cache.clone(),
             claims: claims.cache.clone(),
-            revisions: revisions.cache.clone(),
+            revisions,
             awaited: Awaited::default(),
         }
     }
@@ -100,11 +109,13 @@ impl Controller {
         if set.spec.selector.is_empty() {
             return Ok(Next::OnChange);
         }
-        let revisions = self.gather_revisions(&set).await?;
+        let written = |version| self.note(&set, &self.revisions.cache, version);
+        let revisions = self.revisions.gather(&*set, written).await?;
         let pods = self.gather(&set).await?;
-        let mut sorted: Vec<&Revision> = revisions.iter().map(|revision| &**revision).collect();
-        history::sort(&mut sorted);
-        let Some(at) = self.revise(&set, &sorted).await? else { return Ok(Next::OnChange) };
+        let Some(update) = self.revisions.current(&*set, &revisions, written).await? else {
+            return Ok(Next::OnChange);
+        };
+        let at = At::new(&set, &revisions, update);
         let claims = self.claims_of(&set, &pods);
         let view = View {
             set: &set,
@@ -134,13 +145,7 @@ impl Controller {
         outcome?;
         let mut live: Vec<&str> = pods.values().map(|pod| pod::revision(pod)).collect();
         live.extend([&*at.current.0, &*at.update.0]);
-        for revision in history::beyond_limit(&set, &sorted, &live) {
-            let (at, uid) = (revision.metadata.key(), &revision.metadata.uid);
-            match self.rest.delete(Revision::resource(), &at, uid, None, None).await {
-                Err(error) if !error.not_found() && !error.conflict() => return Err(error),
-                _ => {}
-            }
-        }
+        self.revisions.prune(&*set, &revisions, &live).await?;
         Ok(plan.look_again.map_or(Next::OnChange, Next::After))
     }
 
@@ -156,95 +161,6 @@ impl Controller {
         let written = |version| self.note(set, &self.pods, version);
         let own = own::carry_out(&self.rest, set, claim, None, written).await?.all();
         Ok(own.into_iter().filter_map(|pod| Some((pod::ordinal(set, &pod.metadata.name)?, pod))).collect())
-    }
-
-    /// The revisions of the set, those that nobody manages taken over.
-    async fn gather_revisions(&self, set: &StatefulSet) -> Result<Vec<Arc<Revision>>, Error> {
-        let mut own = self.revisions.controlled_by(&set.metadata.uid);
-        let mut orphans = self.revisions.orphans(&set.metadata.namespace);
-        orphans.retain(|revision| set.spec.selector.matches(&revision.metadata.labels));
-        if !orphans.is_empty() && !set.metadata.deleting() {
-            own::may_take(&self.rest, set).await?;
-            for revision in orphans {
-                let owner = OwnerReference::to_controller(StatefulSet::resource(), &set.metadata);
-                let (at, patch) = (revision.metadata.key(), claim::adoption(owner, &revision.metadata.uid));
-                let written =
-                    self.rest.patch(Revision::resource(), &at, PatchType::Strategic, &patch).await?;
-                self.note(set, &self.revisions, written.version());
-                own.push(revision);
-            }
-        }
-        own.retain(|revision| set.spec.selector.matches(&revision.metadata.labels));
-        Ok(own)
-    }
-
-    /// Has a revision of the template among those of the set. Nothing when the namespace is going.
-    async fn revise(&self, set: &StatefulSet, sorted: &[&Revision]) -> Result<Option<At>, Error> {
-        let mut collisions = set.status.collision_count.unwrap_or(0);
-        let update = match history::choose(set, sorted) {
-            Choice::Latest(revision) => revision.metadata.name.clone(),
-            Choice::Again(revision, number) => {
-                let patch = json!({ "metadata": { "resourceVersion": revision.metadata.resource_version }, "revision": number });
-                let at = revision.metadata.key();
-                let written = self.rest.patch(Revision::resource(), &at, PatchType::Merge, &patch).await?;
-                self.note(set, &self.revisions, written.version());
-                written.name
-            }
-            Choice::New(number) => match self.remember(set, number, &mut collisions).await? {
-                Some(name) => name,
-                None => return Ok(None),
-            },
-        };
-        let update = (update, set.spec.template.clone());
-        let current = sorted.iter().find(|revision| *revision.metadata.name == *set.status.current_revision);
-        let current =
-            current.map_or_else(|| update.clone(), |one| (one.metadata.name.clone(), one.template.clone()));
-        Ok(Some(At { current, update, collisions }))
-    }
-
-    /// Makes a revision of the template; its name. Each name that is taken by something else is counted.
-    async fn remember(
-        &self,
-        set: &StatefulSet,
-        number: i64,
-        collisions: &mut i32,
-    ) -> Result<Option<Arc<str>>, Error> {
-        let data = history::data(set);
-        let label = history::hash(&data, *collisions);
-        loop {
-            let name = history::name(&set.metadata.name, &history::hash(&data, *collisions));
-            let mut labels = set.spec.template.labels().clone();
-            labels.set(history::HASH, &label);
-            let body = json!({
-                "apiVersion": "apps/v1",
-                "kind": "ControllerRevision",
-                "metadata": {
-                    "name": name,
-                    "namespace": &*set.metadata.namespace,
-                    "labels": labels,
-                    "annotations": set.metadata.annotations,
-                    "ownerReferences": [OwnerReference::to_controller(StatefulSet::resource(), &set.metadata)],
-                },
-                "data": data,
-                "revision": number,
-            });
-            match self.rest.create(Revision::resource(), &set.metadata.namespace, json_bytes(&body)?).await {
-                Ok(written) => {
-                    self.note(set, &self.revisions, written.version());
-                    return Ok(Some(written.name));
-                }
-                Err(error) if error.namespace_terminating() => return Ok(None),
-                Err(error) if error.already_exists() => {
-                    let at = Key::new(set.metadata.namespace.clone(), name);
-                    let taken: Revision = self.rest.get(Revision::resource(), &at, None).await?;
-                    if taken.template == set.spec.template {
-                        return Ok(Some(taken.metadata.name));
-                    }
-                    *collisions += 1;
-                }
-                Err(error) => return Err(error),
-            }
-        }
     }
 
     /// The claims of the pods there are and shall be.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -74,4 +74,42 @@ async fn every_node_has_its_pod_and_a_new_template_reaches_each() {
     cluster.all::<Node>().patch("a", &PatchParams::default(), &cordon).await.unwrap();
     declare(&cluster, "two").await;
     assert_eq!(settled(&cluster, 3).await, on(&["a", "b", "c"], "two"));
+}
+
+/// The revisions there are: the image of each by its number.
+async fn remembered(cluster: &Cluster) -> BTreeMap<i64, String> {
+    let revisions = cluster.in_default::<ControllerRevision>().list(&ListParams::default()).await.unwrap();
+    let image = |revision: &ControllerRevision| {
+        let data = &revision.data.as_ref().unwrap().0;
+        data["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
+    };
+    revisions.iter().map(|revision| (revision.revision, image(revision))).collect()
+}
+
+#[tokio::test]
+async fn templates_are_remembered_under_numbers_and_a_few_are_kept() {
+    let cluster = Cluster::start().await;
+    cluster.run_pods();
+    add_node(&cluster, "a").await;
+    for image in ["one", "two", "one"] {
+        declare(&cluster, image).await;
+        settled(&cluster, 1).await;
+    }
+    let of = |all: &[(i64, &str)]| -> BTreeMap<i64, String> {
+        all.iter().map(|(number, image)| (*number, (*image).to_owned())).collect()
+    };
+    assert_eq!(remembered(&cluster).await, of(&[(2, "two"), (3, "one")]));
+    // Pods say of which they are.
+    let pods = cluster.in_default::<Pod>().list(&ListParams::default()).await.unwrap();
+    let hash = pods.items[0].metadata.labels.as_ref().unwrap()["controller-revision-hash"].clone();
+    let of_it = ListParams::default().labels(&format!("controller-revision-hash={hash}"));
+    let revisions = cluster.in_default::<ControllerRevision>().list(&of_it).await.unwrap();
+    assert_eq!(revisions.items.len(), 1);
+    assert_eq!(revisions.items[0].revision, 3);
+    let few = Patch::Merge(json!({ "spec": { "revisionHistoryLimit": 0 } }));
+    cluster.in_default::<DaemonSet>().patch("d", &PatchParams::default(), &few).await.unwrap();
+    eventually("what is past goes", || async {
+        (remembered(&cluster).await == of(&[(3, "one")])).then_some(())
+    })
+    .await;
 }

@@ -3,7 +3,7 @@
 use drydock_schema::{FieldError, FieldErrorKind};
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, immutable, in_order, not_supported, resources, selector, showing};
+use super::{PLAIN, Rules, immutable, in_order, not_supported, pod, resources, selector, showing};
 use crate::{json, names, path::Path, quantity::Quantity};
 
 pub(crate) const CLAIM: Rules = Rules {
@@ -303,9 +303,15 @@ fn validate_volume(object: &Value, errors: &mut Vec<FieldError>) {
         errors.push(not_supported(path.field("persistentVolumeReclaimPolicy"), policy, &policies));
     }
     let affinity = &spec["nodeAffinity"];
-    if affinity.is_object() && !affinity["required"].is_object() {
-        let at = path.field("nodeAffinity");
-        errors.push(FieldError::required(at.field("required"), "must specify required node constraints"));
+    let at = path.field("nodeAffinity");
+    match affinity.is_object() {
+        true if affinity["required"].is_object() => {
+            pod::validate_node_selector(&affinity["required"], &at.field("required"), errors);
+        }
+        true => {
+            errors.push(FieldError::required(at.field("required"), "must specify required node constraints"))
+        }
+        false => {}
     }
     source(spec, &path, errors);
     if json::text(&spec["hostPath"], "path") == "/" && policy == "Recycle" {
@@ -347,12 +353,7 @@ fn source(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     }
     let at = path.field(first);
     if ["hostPath", "local"].contains(first) {
-        let directory = json::text(&spec[*first], "path");
-        if directory.is_empty() {
-            errors.push(FieldError::required(at.field("path"), ""));
-        } else if directory.split('/').any(|part| part == "..") {
-            errors.push(FieldError::invalid(at.field("path"), directory, "must not contain '..'"));
-        }
+        pod::validate_host_path(&spec[*first], &at, errors);
     }
     if *first == "local" && !spec["nodeAffinity"]["required"].is_object() {
         errors.push(FieldError::required(path.field("nodeAffinity"), "Local volume requires node affinity"));

@@ -34,7 +34,11 @@ pub(crate) const REPLICA_SET: Rules = Rules {
 
 pub(crate) const STATEFUL_SET: Rules = Rules {
     default: default_stateful_set,
-    create: |object| json::set(object, "status", json!({"availableReplicas": 0, "replicas": 0})),
+    create: |object| {
+        json::set(object, "status", json!({"availableReplicas": 0, "replicas": 0}));
+        without_max_unavailable(object, None);
+    },
+    update: |new, old| without_max_unavailable(new, Some(old)),
     validate: validate_stateful_set,
     validate_update: update_stateful_set,
     validate_status: validate_stateful_set_status,
@@ -253,7 +257,40 @@ fn validate_daemon_set(object: &Value, errors: &mut Vec<FieldError>) {
     let (spec, path) = (&object["spec"], Path::new("spec"));
     validate_selector_and_template(spec, "daemonset", errors);
     not_negative(spec, "minReadySeconds", &path, errors);
+    validate_daemon_strategy(&spec["updateStrategy"], &path.field("updateStrategy"), errors);
     not_negative(spec, "revisionHistoryLimit", &path, errors);
+}
+
+/// Of the two bounds exactly one is not zero.
+fn validate_daemon_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    match json::text(strategy, "type") {
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            let (at, rolling) = (path.field("rollingUpdate"), &strategy["rollingUpdate"]);
+            let (unavailable, surge) = (&rolling["maxUnavailable"], &rolling["maxSurge"]);
+            for (field, bound) in [("maxUnavailable", unavailable), ("maxSurge", surge)] {
+                number_or_percent(bound, &at.field(field), errors);
+                at_most_all(bound, &at.field(field), errors);
+            }
+            match (is_zero(unavailable), is_zero(surge)) {
+                (false, false) => {
+                    let detail = "may not be set when maxUnavailable is non-zero";
+                    errors.push(FieldError::invalid(at.field("maxSurge"), surge.clone(), detail));
+                }
+                (true, true) => {
+                    let detail = "cannot be 0 when maxSurge is 0";
+                    errors.push(FieldError::required(at.field("maxUnavailable"), detail));
+                }
+                _ => {}
+            }
+        }
+        _ => {
+            let error = not_supported(path, "", &["RollingUpdate", "OnDelete"]);
+            let shown =
+                in_order(&[("Type", &strategy["type"]), ("RollingUpdate", &strategy["rollingUpdate"])]);
+            errors.push(showing(error, shown));
+        }
+    }
 }
 
 fn validate_stateful_set(object: &Value, errors: &mut Vec<FieldError>) {
@@ -321,6 +358,18 @@ fn validate_update_strategy(strategy: &Value, path: &Path<'_>, errors: &mut Vec<
                 in_order(&[("Type", &strategy["type"]), ("RollingUpdate", &strategy["rollingUpdate"])]);
             errors.push(showing(error, shown));
         }
+    }
+}
+
+/// Pods go one after another: what would say otherwise is dropped, as Kubernetes does unless it is told to heed it.
+fn without_max_unavailable(set: &mut Value, old: Option<&Value>) {
+    let pointer = "/spec/updateStrategy/rollingUpdate";
+    let had =
+        |old: &Value| old.pointer(pointer).is_some_and(|rolling| rolling.get("maxUnavailable").is_some());
+    if !old.is_some_and(had)
+        && let Some(rolling) = set.pointer_mut(pointer)
+    {
+        json::remove(rolling, "maxUnavailable");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is wrong with a job.
 
-use drydock_schema::FieldError;
+use drydock_schema::{FieldError, FieldErrorKind};
 use serde_json::Value;
 
 use super::{NAME, OLD_NAME, OLD_OWNER, OWNER, policies};
@@ -16,6 +16,8 @@ use crate::{
 const MOST: i64 = 100_000;
 /// The bounds where there are more numbers than that.
 const MOST_OF_MANY: i64 = 10_000;
+/// The longest name of who looks after a job.
+const LONGEST_MANAGER: usize = 63;
 
 pub(super) fn validate(object: &Value, errors: &mut Vec<FieldError>) {
     let (spec, path) = (&object["spec"], Path::new("spec"));
@@ -118,6 +120,9 @@ pub(super) fn spec_of_job(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
             errors.push(not_supported(path.field("podReplacementPolicy"), policy, allowed));
         }
     }
+    if let Some(by) = spec["managedBy"].as_str() {
+        managed_by(by, &path.field("managedBy"), errors);
+    }
     let template = path.field("template");
     pod::validate_template(&spec["template"], &template, errors);
     let policy = json::text(&spec["template"]["spec"], "restartPolicy");
@@ -131,6 +136,25 @@ pub(super) fn spec_of_job(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
         }
         "OnFailure" | "Never" => {}
         _ => errors.push(not_supported(at, policy, &["OnFailure", "Never"])),
+    }
+}
+
+/// Who looks after a job is a name below a domain.
+fn managed_by(by: &str, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    match by.split_once('/') {
+        _ if by.is_empty() => errors.push(FieldError::required(path, "")),
+        Some((domain, name)) if !domain.is_empty() && !name.is_empty() => {
+            let wrong = names::dns_subdomain(domain).into_iter();
+            errors.extend(wrong.map(|message| FieldError::invalid(path, domain, message)));
+        }
+        _ => {
+            let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            errors.push(FieldError::invalid(path, by, detail));
+        }
+    }
+    if by.len() > LONGEST_MANAGER {
+        let detail = format!("may not be more than {LONGEST_MANAGER} bytes");
+        errors.push(FieldError::new(FieldErrorKind::TooLong, path, None, detail));
     }
 }
 

@@ -117,16 +117,15 @@ fn exit_codes(codes: &Value, names: &[&str], path: &Path<'_>, errors: &mut Vec<F
 pub(super) fn success(spec: &Value, indexed: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let policy = &spec["successPolicy"];
     if !indexed {
-        let rules: Value = json::list(policy, "rules")
+        let rules: Vec<String> = json::list(policy, "rules")
             .iter()
             .map(|rule| {
-                serde_json::json!({
-                    "SucceededCount": rule["succeededCount"], "SucceededIndexes": rule["succeededIndexes"],
-                })
+                let (indexes, count) = (&rule["succeededIndexes"], &rule["succeededCount"]);
+                in_order(&[("SucceededIndexes", indexes), ("SucceededCount", count)])
             })
             .collect();
         let error = FieldError::invalid(path, policy.clone(), "requires indexed completion mode");
-        errors.push(showing(error, in_order(&[("Rules", &rules)])));
+        errors.push(showing(error, format!("{{\"Rules\":[{}]}}", rules.join(","))));
         return;
     }
     let (at, rules) = (path.field("rules"), json::list(policy, "rules"));

@@ -3,7 +3,7 @@
 use drydock_schema::{FieldError, FieldErrorKind};
 use serde_json::Value;
 
-use super::security;
+use super::{security, volume::no_backsteps};
 use crate::{
     json, names,
     path::Path,
@@ -131,7 +131,7 @@ fn common(container: &Value, volumes: &[&str], path: &Path<'_>, errors: &mut Vec
     ports(json::list(container, "ports"), &path.field("ports"), errors);
     environment(json::list(container, "env"), &path.field("env"), errors);
     environment_from(json::list(container, "envFrom"), &path.field("envFrom"), errors);
-    mounts(json::list(container, "volumeMounts"), volumes, &path.field("volumeMounts"), errors);
+    mounts(container, volumes, &path.field("volumeMounts"), errors);
     let pull = json::text(container, "imagePullPolicy");
     if pull.is_empty() {
         errors.push(FieldError::required(path.field("imagePullPolicy"), ""));
@@ -297,9 +297,9 @@ fn environment_from(sources: &[Value], path: &Path<'_>, errors: &mut Vec<FieldEr
     }
 }
 
-fn mounts(mounts: &[Value], volumes: &[&str], path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn mounts(container: &Value, volumes: &[&str], path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let mut seen = Vec::new();
-    for (index, mount) in mounts.iter().enumerate() {
+    for (index, mount) in json::list(container, "volumeMounts").iter().enumerate() {
         let at = path.index(index);
         let (name, place) = (json::text(mount, "name"), json::text(mount, "mountPath"));
         if name.is_empty() {
@@ -324,10 +324,42 @@ fn mounts(mounts: &[Value], volumes: &[&str], path: &Path<'_>, errors: &mut Vec<
             if value.starts_with('/') {
                 errors.push(FieldError::invalid(path.field(field), value, "must be a relative path"));
             }
-            if value.split('/').any(|part| part == "..") {
-                errors.push(FieldError::invalid(path.field(field), value, "must not contain '..'"));
+            no_backsteps(value, &path.field(field), errors);
+        }
+        propagation(mount, container, path, errors);
+    }
+}
+
+/// What is mounted below a mount: on which side it is seen, and whether it can be written. The path is that of all
+/// mounts, as with Kubernetes.
+fn propagation(mount: &Value, container: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let propagation = mount["mountPropagation"].as_str();
+    let privileged = container["securityContext"]["privileged"].as_bool() == Some(true);
+    let at = path.field("mountPropagation");
+    match propagation {
+        None | Some("None" | "HostToContainer") => {}
+        Some("Bidirectional") if privileged => {}
+        Some("Bidirectional") => {
+            let detail = "Bidirectional mount propagation is available only to privileged containers";
+            errors.push(FieldError::forbidden(at, detail));
+        }
+        Some(other) => {
+            errors.push(not_supported(at, other, &["Bidirectional", "HostToContainer", "None"]));
+        }
+    }
+    let at = path.field("recursiveReadOnly");
+    match mount["recursiveReadOnly"].as_str() {
+        None | Some("Disabled") => {}
+        Some("Enabled" | "IfPossible") => {
+            if mount["readOnly"].as_bool() != Some(true) {
+                errors.push(FieldError::forbidden(at, "may only be specified when readOnly is true"));
+            }
+            if propagation.is_some_and(|propagation| propagation != "None") {
+                let detail = "may only be specified when mountPropagation is None or not specified";
+                errors.push(FieldError::forbidden(at, detail));
             }
         }
+        Some(other) => errors.push(not_supported(at, other, &["Disabled", "Enabled", "IfPossible"])),
     }
 }
 

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use super::{PLAIN, Rules, resources};
 use crate::json;
 pub(crate) use defaults::template as default_template;
+pub(crate) use placement::node_selector as validate_node_selector;
 pub(crate) use validate::template as validate_template;
+pub(crate) use volume::host_path as validate_host_path;
 
 /// Fields that pods can be selected by.
 pub(crate) const FIELDS: &[&str] = &[

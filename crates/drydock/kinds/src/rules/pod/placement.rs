@@ -95,21 +95,24 @@ fn affinity_term(term: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
 
 fn node_affinity(affinity: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if affinity[REQUIRED].is_object() {
-        let required = path.field(REQUIRED);
-        let at = required.field("nodeSelectorTerms");
-        let terms = json::list(&affinity[REQUIRED], "nodeSelectorTerms");
-        if terms.is_empty() {
-            errors.push(FieldError::required(at, "must have at least one node selector term"));
-        }
-        for (index, term) in terms.iter().enumerate() {
-            node_term(term, true, &at.index(index), errors);
-        }
+        node_selector(&affinity[REQUIRED], &path.field(REQUIRED), errors);
     }
     let at = path.field(PREFERRED);
     for (index, term) in json::list(affinity, PREFERRED).iter().enumerate() {
         let item = at.index(index);
         weight(term, &item, errors);
         node_term(&term["preference"], false, &item.field("preference"), errors);
+    }
+}
+
+/// What is wrong with the terms of which a node must fulfil one, also those of a volume.
+pub(crate) fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    let (at, terms) = (path.field("nodeSelectorTerms"), json::list(selector, "nodeSelectorTerms"));
+    if terms.is_empty() {
+        errors.push(FieldError::required(at, "must have at least one node selector term"));
+    }
+    for (index, term) in terms.iter().enumerate() {
+        node_term(term, true, &at.index(index), errors);
     }
 }
 

@@ -38,9 +38,8 @@ pub(super) fn spec_of_pod(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldE
 
 /// What is wrong with a template at `path`.
 pub(crate) fn template(template: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let metadata = path.field("metadata");
-    meta::validate_labels(json::map(&template["metadata"], "labels"), &metadata.field("labels"), errors);
-    meta::validate_annotations(&template["metadata"], &metadata.field("annotations"), errors);
+    meta::validate_labels(json::map(&template["metadata"], "labels"), &path.field("labels"), errors);
+    meta::validate_annotations(&template["metadata"], &path.field("annotations"), errors);
     let at = path.field("spec");
     spec(&template["spec"], true, &at, errors);
     if !json::list(&template["spec"], "ephemeralContainers").is_empty() {

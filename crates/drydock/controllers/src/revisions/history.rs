@@ -1,13 +1,13 @@
-//! What a StatefulSet remembers of its templates: which revision it is at, which ones go, and what they are
-//! called. Pure.
+//! What a set remembers of its templates: which revision it is at, which ones go, and what they are called. Pure.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::objects::stateful::{Revision, StatefulSet};
-use crate::objects::template::REPLACES;
-
-/// The label that says the hash of a revision.
-pub const HASH: &str = "controller.kubernetes.io/hash";
+use super::Remembers;
+use crate::objects::stateful::Revision;
+use crate::objects::template::{REPLACES, Template};
 
 /// How long the part of a revision's name before the hash may be.
 const LONGEST_PREFIX: usize = 223;
@@ -32,44 +32,46 @@ impl PartialEq for Revision {
 impl Eq for Revision {}
 
 /// The revision of the template, among those there are, in the order of their numbers.
-pub fn choose<'a>(set: &StatefulSet, sorted: &[&'a Revision]) -> Choice<'a> {
+pub fn choose<'a>(template: &Template, sorted: &'a [Arc<Revision>]) -> Choice<'a> {
     let next = sorted.last().map_or(1, |latest| latest.revision + 1);
-    match sorted.iter().rposition(|revision| revision.template == set.spec.template) {
-        Some(at) if at + 1 == sorted.len() => Choice::Latest(sorted[at]),
-        Some(at) => Choice::Again(sorted[at], next),
+    match sorted.iter().rposition(|revision| revision.template == *template) {
+        Some(at) if at + 1 == sorted.len() => Choice::Latest(&sorted[at]),
+        Some(at) => Choice::Again(&sorted[at], next),
         None => Choice::New(next),
     }
 }
 
-/// Sorts revisions by number, then age, then name.
-pub fn sort(revisions: &mut [&Revision]) {
-    revisions.sort_by(|one, other| {
-        let order = |revision: &Revision| (revision.revision, revision.metadata.creation_timestamp);
-        order(one).cmp(&order(other)).then_with(|| one.metadata.name.cmp(&other.metadata.name))
-    });
+/// The order of revisions: by number, then age, then name.
+pub fn order(one: &Revision, other: &Revision) -> Ordering {
+    let order = |revision: &Revision| (revision.revision, revision.metadata.creation_timestamp);
+    order(one).cmp(&order(other)).then_with(|| one.metadata.name.cmp(&other.metadata.name))
 }
 
 /// The oldest revisions beyond the limit, of those that neither the set nor a pod is at.
-pub fn beyond_limit<'a>(set: &StatefulSet, sorted: &[&'a Revision], live: &[&str]) -> Vec<&'a Revision> {
-    let Some(limit) = set.spec.revision_history_limit.and_then(|limit| usize::try_from(limit).ok()) else {
+pub fn beyond_limit<'a>(
+    set: &impl Remembers,
+    sorted: &'a [Arc<Revision>],
+    live: &[&str],
+) -> Vec<&'a Revision> {
+    let Some(limit) = set.history_limit().and_then(|limit| usize::try_from(limit).ok()) else {
         return Vec::new();
     };
     let past = sorted.iter().filter(|revision| !live.contains(&&*revision.metadata.name));
-    let past: Vec<_> = past.copied().collect();
+    let past: Vec<&Revision> = past.map(|revision| &**revision).collect();
     let excess = past.len().saturating_sub(limit);
     past.into_iter().take(excess).collect()
 }
 
 /// What a revision remembers: a patch that puts the template back.
-pub fn data(set: &StatefulSet) -> Value {
-    let mut template = set.spec.template.value();
+pub fn data(template: &Template) -> Value {
+    let mut template = template.value();
     if let Some(fields) = template.as_object_mut() {
         fields.insert(REPLACES.into(), "replace".into());
     }
     json!({ "spec": { "template": template } })
 }
 
-/// The hash of what a revision remembers: Kubernetes' own, so that the same template has the same name on both.
+/// The hash of what a StatefulSet's revision remembers: Kubernetes' own, so that the same template has the same name on both.
 pub fn hash(data: &Value, collisions: i32) -> String {
     // As Go writes JSON: sorted, and without what could end a script.
     let text = data.to_string().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
@@ -88,6 +90,7 @@ pub fn name(set: &str, hash: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::stateful::StatefulSet;
 
     fn set(image: &str) -> StatefulSet {
         let text = format!(
@@ -97,18 +100,17 @@ mod tests {
     }
 
     fn revision(name: &str, number: i64, image: &str) -> Revision {
-        let data = data(&set(image));
+        let data = data(&set(image).spec.template);
         serde_json::from_value(json!({ "metadata": { "name": name }, "revision": number, "data": data }))
             .unwrap()
     }
 
     #[track_caller]
     fn check(image: &str, known: &[(&str, i64, &str)], expected: &str) {
-        let known: Vec<_> =
-            known.iter().map(|(name, number, image)| revision(name, *number, image)).collect();
-        let mut sorted: Vec<_> = known.iter().collect();
-        sort(&mut sorted);
-        let told = match choose(&set(image), &sorted) {
+        let known = known.iter().map(|(name, number, image)| revision(name, *number, image));
+        let mut sorted: Vec<_> = known.map(Arc::new).collect();
+        sorted.sort_by(|one, other| order(one, other));
+        let told = match choose(&set(image).spec.template, &sorted) {
             Choice::Latest(one) => format!("latest {}", one.metadata.name),
             Choice::Again(one, number) => format!("{} again as {number}", one.metadata.name),
             Choice::New(number) => format!("new {number}"),
@@ -126,9 +128,8 @@ mod tests {
 
     #[test]
     fn the_oldest_go_that_nothing_is_at() {
-        let known: Vec<_> =
-            (1..=5).map(|number| revision(&format!("r{number}"), number, &format!("i:{number}"))).collect();
-        let sorted: Vec<_> = known.iter().collect();
+        let known = (1..=5).map(|number| revision(&format!("r{number}"), number, &format!("i:{number}")));
+        let sorted: Vec<_> = known.map(Arc::new).collect();
         let go = |live: &[&str]| -> Vec<String> {
             let gone = beyond_limit(&set("i:5"), &sorted, live);
             gone.iter().map(|one| one.metadata.name.to_string()).collect()
