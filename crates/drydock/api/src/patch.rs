@@ -43,16 +43,19 @@ impl Patch {
         let strategic = !call.kind.is_custom();
         let kind = body::content_type(call.headers);
         check_options(call, kind == APPLY)?;
-        let read = || -> Result<(Value, Vec<String>), Failure> {
-            let parsed = json::parse(&call.body)
-                .map_err(|error| Failure::BadRequest(format!("error decoding patch: {error}")))?;
+        let read = |said: &str| -> Result<(Value, Vec<String>), Failure> {
+            let parsed =
+                json::parse(&call.body).map_err(|error| Failure::BadRequest(format!("{said}{error}")))?;
             Ok((parsed.value, parsed.duplicates))
         };
+        let decoding = "error decoding patch: ";
         match kind {
-            "application/json-patch+json" => read().map(|(value, _)| (Self::Json(value), Vec::new())),
-            "application/merge-patch+json" => read().map(|(value, twice)| (Self::Merge(value), twice)),
+            "application/json-patch+json" => read(decoding).map(|(value, _)| (Self::Json(value), Vec::new())),
+            "application/merge-patch+json" => {
+                read(decoding).map(|(value, twice)| (Self::Merge(value), twice))
+            }
             "application/strategic-merge-patch+json" if strategic => {
-                read().map(|(value, twice)| (Self::Strategic(value), twice))
+                read("").map(|(value, twice)| (Self::Strategic(value), twice))
             }
             APPLY => {
                 let parsed = json::parse_yaml(&call.body).map_err(|error| {
@@ -62,7 +65,10 @@ impl Patch {
                 })?;
                 Ok((Self::Apply(parsed.value), Vec::new()))
             }
-            _ => Err(Failure::UnsupportedPatch),
+            _ if strategic => Err(Failure::UnsupportedPatch),
+            _ => Err(Failure::UnsupportedMediaType(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            )),
         }
     }
 

@@ -13,6 +13,9 @@ const COLUMNS: &str = include_str!("real/columns.json");
 const ENUMS: &str = include_str!("real/enums.json");
 const TABLES: &str = include_str!("real/tables.json");
 
+/// Kinds that can be asked for here, and can't be made.
+const ABSENT: &[&str] = &["ingresses", "replicationcontrollers"];
+
 fn recording(text: &str) -> Value {
     serde_json::from_str(text).expect("a recording is JSON")
 }
@@ -37,6 +40,10 @@ fn resources_are_described_as_a_real_server_describes_them() {
             assert_eq!(ours["groupVersion"], theirs["groupVersion"]);
             assert_eq!(ours["apiVersion"], theirs["apiVersion"], "{path}");
             for (name, resource) in by_name(&ours["resources"], "name") {
+                if ABSENT.contains(&name) {
+                    assert_eq!(resource["verbs"], json!(["get", "list", "watch"]), "{name}");
+                    continue;
+                }
                 let known = by_name(&theirs["resources"], "name").find(|(known, _)| *known == name);
                 assert_eq!(Some(resource), known.map(|(_, resource)| resource), "{path} {name}");
             }
@@ -62,6 +69,9 @@ fn the_aggregated_form_says_the_same() {
         let ours = ours["items"].as_array().expect("a list");
         let ours = ours.iter().find(|ours| ours["metadata"]["name"] == *name).expect("a group");
         for (plural, resource) in by_name(&ours["versions"][0]["resources"], "resource") {
+            if ABSENT.contains(&plural) {
+                continue;
+            }
             let known =
                 by_name(&group["versions"][0]["resources"], "resource").find(|(known, _)| *known == plural);
             let mut known = known.expect("a resource").1.clone();
@@ -145,7 +155,6 @@ fn columns_are_described_as_a_real_server_describes_them() {
     }
 }
 
-/// The kind that is served at a path.
 #[test]
 fn fields_list_the_values_that_a_real_server_lists() {
     let registry = Registry::builtin();
@@ -176,6 +185,7 @@ fn older_clients_read_the_values_too() {
     assert!(description.ends_with(listed), "{description}");
 }
 
+/// The kind that is served at a path.
 fn kind_at(registry: &Registry, path: &str) -> std::sync::Arc<drydock_kinds::Kind> {
     let parts: Vec<_> = path.trim_start_matches('/').split('/').collect();
     let (group, version, rest) = match parts.as_slice() {

@@ -48,6 +48,7 @@ const ENUMS: &[(&str, &[&str])] = &[
             "core.v1.PortStatus.protocol",
             "core.v1.ServicePort.protocol",
             "discovery.v1.EndpointPort.protocol",
+            "networking.v1.IngressPortStatus.protocol",
         ],
     ),
     (
@@ -122,6 +123,7 @@ const ENUMS: &[(&str, &[&str])] = &[
     ),
     ("DoNotSchedule,ScheduleAnyway", &["core.v1.TopologySpreadConstraint.whenUnsatisfiable"]),
     ("Bidirectional,HostToContainer,None", &["core.v1.VolumeMount.mountPropagation"]),
+    ("Exact,ImplementationSpecific,Prefix", &["networking.v1.HTTPIngressPath.pathType"]),
     ("FQDN,IPv4,IPv6", &["discovery.v1.EndpointSlice.addressType"]),
     ("AlwaysAllow,IfHealthyBudget", &["policy.v1.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy"]),
     ("Immediate,WaitForFirstConsumer", &["storage.v1.StorageClass.volumeBindingMode"]),

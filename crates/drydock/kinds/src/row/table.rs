@@ -39,6 +39,10 @@ const ROW: Row = Row {
 /// A kind that is answered, not stored.
 const REVIEW: Row = Row { namespaced: false, verbs: &["create"], name: names::any_rule, ..ROW };
 
+/// A kind that nothing here would act on, so that there are none: `kubectl apply --prune` looks for some all the
+/// same, and prunes nothing where it is told that it may not look.
+const ABSENT: Row = Row { verbs: &["get", "list", "watch"], ..ROW };
+
 const fn subresource(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Subresource {
     Subresource { name, group: "", version: "", kind, verbs }
 }
@@ -113,6 +117,15 @@ pub(super) static ROWS: &[Row] = &[
         fields: &["spec.unschedulable"],
         printer: table::node::NODE,
         ..ROW
+    },
+    Row {
+        kind: "ReplicationController",
+        plural: "replicationcontrollers",
+        singular: "replicationcontroller",
+        short_names: &["rc"],
+        categories: &["all"],
+        definition: "io.k8s.api.core.v1.ReplicationController",
+        ..ABSENT
     },
     Row {
         kind: "PersistentVolumeClaim",
@@ -376,6 +389,15 @@ pub(super) static ROWS: &[Row] = &[
         fields: &["status.successful"],
         printer: table::workload::JOB,
         ..ROW
+    },
+    Row {
+        group: "networking.k8s.io",
+        kind: "Ingress",
+        plural: "ingresses",
+        singular: "ingress",
+        short_names: &["ing"],
+        definition: "io.k8s.api.networking.v1.Ingress",
+        ..ABSENT
     },
     Row {
         group: "coordination.k8s.io",
