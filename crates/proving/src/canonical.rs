@@ -5,8 +5,8 @@
 //! say: an owner's uid becomes the owner, a generation becomes whether the status speaks of the latest one.
 //! Conditions are in the order in which they first came up, and are put in that of their types.
 //!
-//! **What is left out on purpose.** Who else owns which fields: of `managedFields` only what the operator itself
-//! owns is kept, without the time. ReplicaSets that hold nothing any more: they are a Deployment's history, and how
+//! **What is left out on purpose.** Who else owns which fields: of `managedFields` only what the operators themselves
+//! own is kept, without the time. ReplicaSets that hold nothing any more: they are a Deployment's history, and how
 //! many rollouts there were depends on who was faster.
 
 use std::{
@@ -30,11 +30,11 @@ const TOKEN_VOLUME: &str = "kube-api-access-";
 /// What stands for any time.
 const TIME: &str = "(time)";
 
-/// The state as text: one YAML document per object, in order.
-pub(crate) fn canonical(state: &State, manager: &str) -> String {
+/// The state as text: one YAML document per object, in order. Of who owns which field it has only these managers.
+pub fn canonical(state: &State, managers: &[&str]) -> String {
     let words = Words::of(state);
     let kept = state.objects().iter().filter(|object| !is_history(object));
-    let mut documents: Vec<String> = kept.map(|object| render(&words.object(object, manager))).collect();
+    let mut documents: Vec<String> = kept.map(|object| render(&words.object(object, managers))).collect();
     documents.sort();
     documents.join("---\n")
 }
@@ -82,7 +82,7 @@ impl Words {
         words
     }
 
-    fn object(&self, object: &Object, manager: &str) -> Value {
+    fn object(&self, object: &Object, managers: &[&str]) -> Value {
         let mut value = object.redacted().into_value();
         if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) {
             status.remove("collisionCount");
@@ -94,7 +94,7 @@ impl Words {
         let generation = value.pointer("/metadata/generation").and_then(Value::as_i64);
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|field, _| !FORGOTTEN.contains(&field.as_str()));
-            own_fields_only(metadata, manager);
+            own_fields_only(metadata, managers);
             for (name, count) in
                 metadata.get_mut("annotations").and_then(Value::as_object_mut).into_iter().flatten()
             {
@@ -243,14 +243,16 @@ fn is_time(text: &str) -> bool {
         && text.parse::<Timestamp>().is_ok()
 }
 
-/// Leaves of `managedFields` what `manager` owns, in an order that does not depend on time.
-fn own_fields_only(metadata: &mut Map<String, Value>, manager: &str) {
+/// Leaves of `managedFields` what `managers` own, in an order that does not depend on time.
+fn own_fields_only(metadata: &mut Map<String, Value>, managers: &[&str]) {
     let Some(Value::Array(mut entries)) = metadata.remove("managedFields") else { return };
-    entries.retain(|entry| entry["manager"] == manager);
+    entries.retain(|entry| entry["manager"].as_str().is_some_and(|manager| managers.contains(&manager)));
     for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
         entry.remove("time");
     }
-    entries.sort_by_key(|entry| entry["subresource"].as_str().map(str::to_owned));
+    entries.sort_by_key(|entry| {
+        ["manager", "subresource"].map(|field| entry[field].as_str().map(str::to_owned))
+    });
     if !entries.is_empty() {
         metadata.insert("managedFields".into(), entries.into());
     }
@@ -267,12 +269,12 @@ mod tests {
 
     /// Both states are the same but for what is random.
     fn check(one: &str, other: &str) {
-        let (one, other) = (canonical(&state(one), "us"), canonical(&state(other), "us"));
+        let (one, other) = (canonical(&state(one), &["us"]), canonical(&state(other), &["us"]));
         assert!(one == other, "--- one\n{one}\n--- other\n{other}");
     }
 
     fn check_different(one: &str, other: &str) {
-        assert_ne!(canonical(&state(one), "us"), canonical(&state(other), "us"));
+        assert_ne!(canonical(&state(one), &["us"]), canonical(&state(other), &["us"]));
     }
 
     const ONE: &str = "
@@ -351,7 +353,7 @@ status: {observedGeneration: 4, nodes: [cache-7d4b-x2x9k], message: 'cache-7d4b-
         let secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {password: aHVudGVyMg==}}";
         check(secret, &secret.replace("aHVudGVyMg==", "b3RoZXI="));
         check_different(secret, &secret.replace("password", "pass"));
-        assert!(!canonical(&state(secret), "us").contains("aHVudGVyMg"));
+        assert!(!canonical(&state(secret), &["us"]).contains("aHVudGVyMg"));
     }
 
     #[test]
@@ -373,7 +375,7 @@ status: {observedGeneration: 4, nodes: [cache-7d4b-x2x9k], message: 'cache-7d4b-
         let old = format!(
             "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: d-1, {owner}}}, spec: {{replicas: 0}}}}"
         );
-        assert_eq!(canonical(&state(&old), "us"), "");
-        assert_ne!(canonical(&state(&old.replace("replicas: 0", "replicas: 1")), "us"), "");
+        assert_eq!(canonical(&state(&old), &["us"]), "");
+        assert_ne!(canonical(&state(&old.replace("replicas: 0", "replicas: 1")), &["us"]), "");
     }
 }

@@ -18,7 +18,9 @@ pub(crate) fn orphans<O: Operator>(operator: &O, state: &State) -> Vec<Found> {
     let uids: BTreeSet<&str> = state.objects().iter().filter_map(|object| object.uid()).collect();
     let own = KindRef::of::<O::Resource>();
     let relations = operator.relations();
-    let labels: Vec<&str> = relations.iter().filter_map(|relation| relation.label()).collect();
+    // What is only observed may be anybody's.
+    let kept = relations.iter().filter(|relation| matches!(relation.how, How::Kept { .. }));
+    let labels: Vec<&str> = kept.filter_map(|relation| relation.label()).collect();
     let is_there = |name: &str, near: &Object| {
         state.of_kind(&own).any(|resource| {
             resource.name() == name
@@ -41,6 +43,8 @@ pub(crate) fn orphans<O: Operator>(operator: &O, state: &State) -> Vec<Found> {
             }
             // What holds data outlives its resource unless the resource says otherwise.
             Some(How::Kept { .. }) => continue,
+            // It belongs to whoever controls it.
+            _ if object.controller().is_some() => continue,
             _ => {}
         }
         for label in &labels {
@@ -69,8 +73,8 @@ pub(crate) fn lingering(state: &State) -> Vec<Found> {
 }
 
 /// Planning again, as a process that is started now would, changes nothing.
-pub(crate) async fn fixpoint<O: Operator>(
-    make: &(dyn Fn() -> O + Send + Sync),
+pub(crate) async fn fixpoint<O: Operator, M: Fn() -> O + Send + Sync>(
+    make: &M,
     engine: &Arc<dyn crate::Service>,
     state: &State,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! One cluster with one operator, in virtual time.
+//! One cluster with one process of operators, in virtual time.
 //!
 //! Everything runs on one thread whose clock is paused, and everybody talks through memory. Such a clock moves only
 //! when nobody has anything left to do but wait. So when it has moved by the length of a window and nothing was
@@ -7,7 +7,6 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use ballast_operator::Operator;
 use ballast_runtime::{Manager, Options, Recorder};
 use drydock::{Drydock, Revision, Snapshot, StartError};
 use jiff::Timestamp;
@@ -17,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     State,
     clock::VirtualClock,
-    kubelet,
+    kubelet::Kubelet,
+    member::Member,
     service::{ActionOrder, Service, Tapped},
     tap::{Tap, Who},
 };
@@ -68,17 +68,20 @@ impl Cluster {
         };
         let drydock = Arc::new(builder.start().await?);
         let tap = Tap::new(Arc::clone(&drydock), clock, Arc::clone(&service));
-        tokio::spawn(kubelet::run(drydock.client(), clock));
+        let kubelet = Kubelet { client: tap.client(Who::Node), clock, service: Arc::clone(&service) };
+        tokio::spawn(kubelet.run());
         let (person, action_faults) = (tap.client(Who::Person), ActionOrder::default());
         Ok(Cluster { person, drydock, tap, clock, service, action_faults, recorder: Mutex::default() })
     }
 
-    /// Starts an operator as a process of its own would be. It ends with the tokio runtime, as in a crash.
-    pub(crate) fn operate<O: Operator>(&self, operator: O) {
+    /// Starts operators as one process would. It ends with the tokio runtime, as in a crash.
+    pub(crate) fn operate(&self, members: &[Box<dyn Member>]) {
         let options = Options { clock: Arc::new(self.clock), ..Options::default() };
-        let (service, faults) = (Arc::clone(&self.service), self.action_faults.clone());
-        let engine = Tapped { service, tap: self.tap.clone(), faults };
-        let manager = Manager::new(self.tap.client(Who::Operator), options).register(operator, engine);
+        let mut manager = Manager::new(self.tap.client(Who::Operator), options);
+        for member in members {
+            let (service, faults) = (Arc::clone(&self.service), self.action_faults.clone());
+            manager = member.register(manager, Tapped { service, tap: self.tap.clone(), faults });
+        }
         *self.recorder.lock() = Some(manager.recorder());
         tokio::spawn(manager.run(CancellationToken::new()));
     }

@@ -1,10 +1,13 @@
 //! What a node does for pods, as far as an operator can see it, without running anything.
 //!
-//! There is one node, with room for everything. A pod that is given to it is soon ready, and is gone once it is told
-//! to go. Only where an image's tag is [`NO_SUCH_TAG`] it never starts, as with a version that does not exist.
+//! There is one node, with room for everything. A pod that is given to it is soon ready, or ends after a second where
+//! it is never to be restarted, and is gone once it is told to go; a [`Service`] may have something else come of it.
+//! Only where an image's tag is [`NO_SUCH_TAG`] it never starts, as with a version that does not exist.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, pin_mut};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Volume};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -13,7 +16,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::clock::VirtualClock;
+use crate::{Course, Mounted, Service, clock::VirtualClock};
 
 /// The tag of images that can't be pulled.
 pub const NO_SUCH_TAG: &str = "no-such-version";
@@ -21,6 +24,8 @@ pub const NO_SUCH_TAG: &str = "no-such-version";
 /// The node that all pods are on.
 const NODE: &str = "stand-in";
 const MANAGER: &str = "kubelet";
+/// How long a pod that is to end takes: long enough that others see it run.
+const TAKES: Duration = Duration::from_secs(1);
 
 /// Registers the node, and says that it is ready.
 pub(crate) async fn register(client: &Client, now: &str) -> Result<(), kube::Error> {
@@ -39,64 +44,163 @@ pub(crate) async fn register(client: &Client, now: &str) -> Result<(), kube::Err
     nodes.patch(NODE, &PatchParams::default(), &untainted).await.map(drop)
 }
 
-/// Does what a node does, for ever.
-pub(crate) async fn run(client: Client, clock: VirtualClock) {
-    let pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default());
-    pin_mut!(pods);
-    while let Some(event) = pods.next().await {
-        if let Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) = event {
+/// What does for pods what a node does.
+#[derive(Clone)]
+pub(crate) struct Kubelet {
+    pub(crate) client: Client,
+    pub(crate) clock: VirtualClock,
+    pub(crate) service: Arc<dyn Service>,
+}
+
+impl Kubelet {
+    /// For ever.
+    pub(crate) async fn run(self) {
+        let pods = watcher(Api::<Pod>::all(self.client.clone()), watcher::Config::default());
+        pin_mut!(pods);
+        // Those whose end is under way.
+        let mut ending = BTreeSet::new();
+        while let Some(event) = pods.next().await {
+            let (watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) = (match event {
+                Ok(event) => event,
+                Err(_) => continue,
+            }) else {
+                continue;
+            };
             // A pod that changed or went meanwhile comes by the watch once more.
-            let _ = attend(&client, &clock, &pod).await;
+            let _ = self.attend(&pod).await;
+            if runs(&pod) && is_to_end(&pod) && ending.insert(pod.metadata.uid.clone()) {
+                let node = self.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(TAKES).await;
+                    let _ = node.end(&pod).await;
+                });
+            }
         }
     }
-}
 
-async fn attend(client: &Client, clock: &VirtualClock, pod: &Pod) -> Result<(), kube::Error> {
-    let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let api: Api<Pod> =
-        Api::namespaced(client.clone(), pod.metadata.namespace.as_deref().unwrap_or_default());
-    let assigned = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    if pod.metadata.deletion_timestamp.is_some() {
-        let uid = pod.metadata.uid.clone();
-        let how = DeleteParams {
-            grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions { uid, resource_version: None }),
-            ..DeleteParams::default()
-        };
-        api.delete(name, &how).await?;
-    } else if assigned && pod.status.as_ref().is_none_or(|status| status.start_time.is_none()) {
-        let how = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        api.patch_status(name, &how, &Patch::Strategic(status(pod, &clock.timestamp().to_string()))).await?;
+    fn pods(&self, pod: &Pod) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), pod.metadata.namespace.as_deref().unwrap_or_default())
     }
-    Ok(())
+
+    async fn attend(&self, pod: &Pod) -> Result<(), kube::Error> {
+        let assigned = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+        if pod.metadata.deletion_timestamp.is_some() {
+            let uid = pod.metadata.uid.clone();
+            let how = DeleteParams {
+                grace_period_seconds: Some(0),
+                preconditions: Some(Preconditions { uid, resource_version: None }),
+                ..DeleteParams::default()
+            };
+            self.pods(pod).delete(name(pod), &how).await?;
+        } else if assigned && pod.status.as_ref().is_none_or(|status| status.start_time.is_none()) {
+            let course = if is_to_end(pod) {
+                Course::Struggles
+            } else {
+                self.service.run(pod, &self.mounted(pod).await?)
+            };
+            self.say(pod, &course).await?;
+        }
+        Ok(())
+    }
+
+    async fn end(&self, pod: &Pod) -> Result<(), kube::Error> {
+        let course = match self.service.run(pod, &self.mounted(pod).await?) {
+            Course::Goes => Course::Ends { code: 0, message: String::new() },
+            other => other,
+        };
+        self.say(pod, &course).await
+    }
+
+    async fn say(&self, pod: &Pod, course: &Course) -> Result<(), kube::Error> {
+        let how = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let status = status(pod, &self.clock.timestamp().to_string(), course);
+        self.pods(pod).patch_status(name(pod), &how, &Patch::Strategic(status)).await.map(drop)
+    }
+
+    /// What is in a pod's volumes.
+    async fn mounted(&self, pod: &Pod) -> Result<Mounted, kube::Error> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let mut mounted = Mounted::default();
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            self.mount(namespace, volume, &mut mounted).await?;
+        }
+        Ok(mounted)
+    }
+
+    async fn mount(&self, namespace: &str, volume: &Volume, into: &mut Mounted) -> Result<(), kube::Error> {
+        let client = || self.client.clone();
+        if let Some(source) = &volume.persistent_volume_claim {
+            let claims: Api<PersistentVolumeClaim> = Api::namespaced(client(), namespace);
+            let uid = claims.get(&source.claim_name).await?.metadata.uid.unwrap_or_default();
+            into.claims.insert(source.claim_name.clone(), uid);
+        }
+        if let Some(name) = volume.secret.as_ref().and_then(|source| source.secret_name.as_deref()) {
+            let secrets: Api<Secret> = Api::namespaced(client(), namespace);
+            let data = secrets.get(name).await?.data.unwrap_or_default();
+            into.files.extend(data.into_iter().map(|(key, value)| (key, value.0)));
+        }
+        if let Some(source) = &volume.config_map {
+            let maps: Api<ConfigMap> = Api::namespaced(client(), namespace);
+            let data = maps.get(&source.name).await?.data.unwrap_or_default();
+            into.files.extend(data.into_iter().map(|(key, value)| (key, value.into_bytes())));
+        }
+        Ok(())
+    }
 }
 
-/// The status of a pod that was just started.
-fn status(pod: &Pod, now: &str) -> Value {
-    let containers: Vec<Value> = pod
-        .spec
-        .iter()
-        .flat_map(|spec| &spec.containers)
-        .map(|container| {
-            let image = container.image.clone().unwrap_or_default();
-            let up = !image.ends_with(&format!(":{NO_SUCH_TAG}"));
-            let state = if up {
-                json!({"running": {"startedAt": now}})
-            } else {
-                json!({"waiting": {"reason": "ImagePullBackOff", "message": "there is no such image"}})
+fn name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Whether it ends by itself.
+fn is_to_end(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"))
+}
+
+fn runs(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+}
+
+/// The status of a pod of which this came.
+fn status(pod: &Pod, now: &str, course: &Course) -> Value {
+    let began =
+        pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0.to_string());
+    let began = began.as_deref().unwrap_or(now);
+    let images = || {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        containers.map(|container| (&container.name, container.image.clone().unwrap_or_default()))
+    };
+    let there = images().all(|(_, image)| !image.ends_with(&format!(":{NO_SUCH_TAG}")));
+    let up = there && *course == Course::Goes;
+    let containers: Vec<Value> = images()
+        .map(|(name, image)| {
+            let state = match course {
+                _ if image.ends_with(&format!(":{NO_SUCH_TAG}")) => {
+                    json!({"waiting": {"reason": "ImagePullBackOff", "message": "there is no such image"}})
+                }
+                Course::Ends { code, message } => json!({"terminated": {
+                    "exitCode": code, "message": message, "reason": if *code == 0 { "Completed" } else { "Error" },
+                    "startedAt": began, "finishedAt": now,
+                }, "running": null}),
+                Course::Goes | Course::Struggles => json!({"running": {"startedAt": began}}),
             };
             json!({
-                "name": container.name, "image": image, "imageID": image, "ready": up, "started": up,
+                "name": name, "image": image, "imageID": image, "ready": up, "started": up,
                 "restartCount": 0, "state": state
             })
         })
         .collect();
-    let up = containers.iter().all(|container| container["ready"] == true);
+    let phase = match course {
+        _ if !there => "Pending",
+        Course::Ends { code: 0, .. } => "Succeeded",
+        Course::Ends { .. } => "Failed",
+        Course::Goes | Course::Struggles => "Running",
+    };
     let condition = |type_: &str, met: bool| json!({"type": type_, "status": if met { "True" } else { "False" }, "lastTransitionTime": now});
     let address = address(pod.metadata.uid.as_deref().unwrap_or_default());
     json!({"status": {
-        "phase": if up { "Running" } else { "Pending" },
-        "startTime": now,
+        "phase": phase,
+        "startTime": began,
         "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}],
         "podIP": address, "podIPs": [{"ip": address}],
         "conditions": [

@@ -30,7 +30,8 @@
 //! others wait (see `cluster`), so that a minute of rest takes no time and a slow machine changes nothing.
 //!
 //! **What stands in.** There is no node: the harness itself makes pods ready (`kubelet`). A running service, where
-//! the operator asks one, is a [`Service`]: a model behind the operator's questions and actions.
+//! the operator asks one, is a [`Service`]: a model behind the operator's questions and actions, and behind what comes
+//! of pods.
 
 mod canonical;
 mod checks;
@@ -38,6 +39,7 @@ mod clock;
 mod cluster;
 mod kubelet;
 mod life;
+mod member;
 mod prove;
 mod report;
 mod run;
@@ -45,9 +47,10 @@ mod service;
 mod state;
 mod tap;
 
+pub use canonical::canonical;
 pub use kubelet::NO_SUCH_TAG;
 pub use life::{Act, ActError, Life};
-pub use prove::{Invariant, PROVE_ALL, Prove, Sample};
+pub use prove::{Invariant, PROVE_ALL, Prove, Release, Sample};
 pub use report::{Check, Coverage, Finding, Proven, Report};
-pub use service::Service;
+pub use service::{Course, Mounted, Service};
 pub use state::State;

@@ -9,12 +9,12 @@ use std::{
     time::Instant,
 };
 
-use ballast_operator::Operator;
+use ballast_operator::{Object, Operator};
 use ballast_runtime::NoEngine;
 use drydock::Snapshot;
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, CustomResourceExt as _, api::PostParams};
+use kube::{Api, api::PostParams};
 use parking_lot::Mutex;
 
 use crate::{
@@ -22,7 +22,8 @@ use crate::{
     clock::BEGINNING,
     cluster::Cluster,
     kubelet,
-    run::{Disturbance, How, Lived, Outcome, Point, Run, Start, WatchFault, WriteFault, watched},
+    member::{By, Member},
+    run::{Disturbance, How, Lived, Outcome, Point, Run, Start, WatchFault, WriteFault},
     service::ActionFault,
 };
 
@@ -31,6 +32,9 @@ pub const PROVE_ALL: &str = "BALLAST_PROVE";
 
 /// Something that must hold of what the operator says. The text says what is wrong.
 pub type Invariant = Arc<dyn Fn(&State) -> Result<(), String> + Send + Sync>;
+
+/// Whether an object that held data, and that the operator deleted, was to go for the sake of what is there now.
+pub type Release = Arc<dyn Fn(&Object, &State) -> bool + Send + Sync>;
 
 /// How many runs of each sort are done where not all are: as many as fit into a test that people run all day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct Sample {
 }
 
 const MANY: usize = usize::MAX;
+/// After how many runs it is said how far it is.
+const SOME: usize = 100;
 
 impl Sample {
     /// All of them.
@@ -60,30 +66,52 @@ impl Default for Sample {
 }
 
 /// What is proven.
-pub(crate) struct Subject<O> {
-    pub(crate) make: Box<dyn Fn() -> O + Send + Sync>,
+pub(crate) struct Subject {
+    pub(crate) members: Vec<Box<dyn Member>>,
     pub(crate) invariants: Vec<(String, Invariant)>,
+    pub(crate) releases: Vec<Release>,
     service: Arc<dyn Service>,
 }
 
-/// Runs an operator through lives, and through everything that can go wrong in them.
-pub struct Prove<O> {
-    subject: Subject<O>,
+/// Runs operators through lives, and through everything that can go wrong in them.
+pub struct Prove {
+    name: &'static str,
+    subject: Subject,
     lives: Vec<Life>,
     sample: Sample,
     anyones: bool,
 }
 
-impl<O: Operator> Prove<O> {
+impl Prove {
     /// Proves the operator that `make` gives. It is called for every start: each is a new process.
-    pub fn new(make: impl Fn() -> O + Send + Sync + 'static) -> Self {
+    pub fn new<O: Operator>(make: impl Fn() -> O + Send + Sync + 'static) -> Self {
         let all = std::env::var(PROVE_ALL).is_ok_and(|value| value == "all");
         Prove {
-            subject: Subject { make: Box::new(make), invariants: Vec::new(), service: Arc::new(NoEngine) },
+            name: O::NAME,
+            subject: Subject {
+                members: vec![Box::new(By(make))],
+                invariants: Vec::new(),
+                releases: Vec::new(),
+                service: Arc::new(NoEngine),
+            },
             lives: Vec::new(),
             sample: if all { Sample::ALL } else { Sample::default() },
             anyones: all,
         }
+    }
+
+    /// With this operator in the same process: they are started and crash together, and both are held to everything.
+    #[must_use]
+    pub fn beside<O: Operator>(mut self, make: impl Fn() -> O + Send + Sync + 'static) -> Self {
+        self.subject.members.push(Box::new(By(make)));
+        self
+    }
+
+    /// What holds data may be deleted by an operator, though its resource stays, where this says so.
+    #[must_use]
+    pub fn lets_go(mut self, release: impl Fn(&Object, &State) -> bool + Send + Sync + 'static) -> Self {
+        self.subject.releases.push(Arc::new(release));
+        self
     }
 
     /// Through this life, too.
@@ -125,7 +153,7 @@ impl<O: Operator> Prove<O> {
     pub fn run(&self) -> Report {
         let began = Instant::now();
         let mut report =
-            Report { operator: O::NAME, lives: Vec::new(), findings: Vec::new(), took: began.elapsed() };
+            Report { operator: self.name, lives: Vec::new(), findings: Vec::new(), took: began.elapsed() };
         match block_on(self.beginning()) {
             Err(why) => report.findings.push(Finding {
                 check: Check::Run,
@@ -147,16 +175,27 @@ impl<O: Operator> Prove<O> {
         let service = self.subject.service.fork();
         let cluster = Cluster::start(None, at, service).await.map_err(|error| error.to_string())?;
         let definitions: Api<CustomResourceDefinition> = Api::all(cluster.person.clone());
-        definitions
-            .create(&PostParams::default(), &O::Resource::crd())
-            .await
-            .map_err(|error| error.to_string())?;
+        for member in &self.subject.members {
+            let definition = member.definition();
+            definitions
+                .create(&PostParams::default(), &definition)
+                .await
+                .map_err(|error| error.to_string())?;
+        }
         kubelet::register(&cluster.person, &at.to_string()).await.map_err(|error| error.to_string())?;
         cluster.rest().await.map_err(|error| error.to_string())?;
         let snapshot: Snapshot =
             cluster.drydock.snapshot(cluster.drydock.revision()).map_err(|error| error.to_string())?;
         let (at, service) = (cluster.clock.timestamp(), cluster.service.fork());
         Ok(Start { snapshot, at, service, act: 0, how: How::Ahead })
+    }
+
+    /// What they watch, each once.
+    fn watched(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.subject.members.iter().flat_map(|member| member.watched()).collect();
+        all.sort();
+        all.dedup();
+        all
     }
 
     fn prove(&self, life: &Life, start: &Start, report: &mut Report) {
@@ -186,22 +225,40 @@ impl<O: Operator> Prove<O> {
         // What does not hold undisturbed is no measure for the rest.
         if clean {
             let sorts = [
-                (crashes(&points), self.sample.crashes, &mut proven.crashes),
-                (write_faults(&lived), self.sample.write_faults, &mut proven.write_faults),
+                ("crashes", crashes(&points), self.sample.crashes, &mut proven.crashes),
                 (
-                    watch_faults(&lived, &watched(&(self.subject.make)())),
+                    "writes that fail",
+                    write_faults(&lived),
+                    self.sample.write_faults,
+                    &mut proven.write_faults,
+                ),
+                (
+                    "watches that fail",
+                    watch_faults(&lived, &self.watched()),
                     self.sample.watch_faults,
                     &mut proven.watch_faults,
                 ),
-                (action_faults(&lived), self.sample.action_faults, &mut proven.action_faults),
+                (
+                    "actions that fail",
+                    action_faults(&lived),
+                    self.sample.action_faults,
+                    &mut proven.action_faults,
+                ),
             ];
-            for (cases, limit, coverage) in sorts {
+            for (sort, cases, limit, coverage) in sorts {
                 coverage.of = cases.len();
                 let chosen: Vec<&Case> = spread(cases.len(), limit).map(|place| &cases[place]).collect();
                 coverage.done = chosen.len();
+                let done = AtomicUsize::new(0);
                 let outcomes = side_by_side(&chosen, |case| {
                     let run = run(case.words.clone(), &lived);
-                    block_on(run.live(case.start.clone(), &case.disturbance))
+                    let outcome = block_on(run.live(case.start.clone(), &case.disturbance));
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    // Who waits for minutes wants to see that it goes on.
+                    if self.anyones && done.is_multiple_of(SOME) {
+                        println!("{}, \"{}\": {sort}, {done} of {}", self.name, life.name, chosen.len());
+                    }
+                    outcome
                 });
                 for (case, outcome) in chosen.iter().zip(outcomes) {
                     coverage.struck += usize::from(outcome.struck || case.disturbance == Disturbance::None);

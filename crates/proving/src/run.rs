@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ballast_operator::{KindRef, Object, Operator};
+use ballast_operator::Object;
 use drydock::{Fault, Order, Revision, Snapshot};
 use jiff::Timestamp;
 
@@ -190,8 +190,8 @@ pub(crate) struct Point {
 }
 
 /// Everything that a run of a life is about.
-pub(crate) struct Run<'r, O: Operator> {
-    pub(crate) subject: &'r Subject<O>,
+pub(crate) struct Run<'r> {
+    pub(crate) subject: &'r Subject,
     pub(crate) life: &'r Life,
     /// The revision that the life begins after.
     pub(crate) since: Revision,
@@ -203,7 +203,7 @@ pub(crate) struct Run<'r, O: Operator> {
     pub(crate) anyones: bool,
 }
 
-impl<O: Operator> Run<'_, O> {
+impl Run<'_> {
     /// Runs what is left of the life from `start` on.
     pub(crate) async fn live(&self, start: Start, disturbance: &Disturbance) -> Outcome {
         let mut outcome = Outcome::default();
@@ -215,7 +215,7 @@ impl<O: Operator> Run<'_, O> {
                 return outcome;
             }
         };
-        cluster.operate((self.subject.make)());
+        cluster.operate(&self.subject.members);
         if how == How::Ahead
             && let Err(restless) = cluster.rest().await
         {
@@ -281,9 +281,10 @@ impl<O: Operator> Run<'_, O> {
         disturbance: &Disturbance,
         outcome: &mut Outcome,
     ) -> Vec<Found> {
-        let (operator, state) = ((self.subject.make)(), cluster.state(self.since));
+        let state = cluster.state(self.since);
         let writes = cluster.tap.take();
-        let mut canonical = canonical(&state, O::FIELD_MANAGER);
+        let managers: Vec<&str> = self.subject.members.iter().map(|member| member.manager()).collect();
+        let mut canonical = canonical(&state, &managers);
         let service = cluster.service.state();
         if !service.is_null() {
             canonical = format!("the service: {service:#}\n---\n{canonical}");
@@ -294,17 +295,18 @@ impl<O: Operator> Run<'_, O> {
         {
             found.push((Check::Same, difference(&expected.canonical, &canonical)));
         }
-        found.extend(checks::orphans(&operator, &state));
+        found.extend(self.subject.members.iter().flat_map(|member| member.orphans(&state)));
         found.extend(checks::lingering(&state));
         found.extend(self.fixpoint(cluster, &state).await);
         found.extend(self.holds(&state, "at rest"));
         if let Some(before) = &before {
-            found.extend(self.data(&State::new(&before.snapshot, self.since), &state, &writes, &operator));
+            found.extend(self.data(&State::new(&before.snapshot, self.since), &state, &writes));
         }
         // A view may rightly be behind while its watch is.
         if !matches!(disturbance, Disturbance::Watch { .. }) {
-            let said = format!("{}/status", path(KindRef::of::<O::Resource>()));
-            for write in writes.iter().filter(|write| is_crash_point(write) && write.resource == said) {
+            let said: Vec<String> = self.subject.members.iter().map(|member| member.says()).collect();
+            for write in writes.iter().filter(|write| is_crash_point(write) && said.contains(&write.resource))
+            {
                 found.extend(
                     self.holds(&cluster.state_at(write.revision, self.since), &format!("after {write}")),
                 );
@@ -320,7 +322,11 @@ impl<O: Operator> Run<'_, O> {
 
     async fn fixpoint(&self, cluster: &Cluster, state: &State) -> Vec<Found> {
         let now = cluster.clock.timestamp();
-        checks::fixpoint(&*self.subject.make, &cluster.service, state, now).await
+        let mut found = Vec::new();
+        for member in &self.subject.members {
+            found.extend(member.fixpoint(&cluster.service, state, now).await);
+        }
+        found
     }
 
     fn holds(&self, state: &State, when: &str) -> Vec<Found> {
@@ -331,15 +337,20 @@ impl<O: Operator> Run<'_, O> {
     }
 
     /// What held data before and is gone now, though its resource is not, and nobody but the operator deleted it.
-    fn data(&self, before: &State, after: &State, writes: &[Write], operator: &O) -> Vec<Found> {
+    fn data(&self, before: &State, after: &State, writes: &[Write]) -> Vec<Found> {
         let deleted = |object: &Object| {
             let named = |write: &&Write| write.name == object.name() && write.verb == "DELETE";
             writes.iter().filter(named).any(|write| write.who == Who::Operator)
         };
         let left = |object: &Object| after.objects().iter().any(|other| other.uid() == object.uid());
-        let lost = before.objects().iter().filter(|object| {
-            checks::holds_living_data(operator, after, object) && !left(object) && deleted(object)
-        });
+        let living = |object: &Object| {
+            self.subject.members.iter().any(|member| member.holds_living_data(after, object))
+        };
+        let released = |object: &Object| self.subject.releases.iter().any(|release| release(object, after));
+        let lost = before
+            .objects()
+            .iter()
+            .filter(|object| living(object) && !left(object) && deleted(object) && !released(object));
         lost.map(|object| (Check::Data, format!("{object} was deleted, and its resource is still there")))
             .collect()
     }
@@ -367,11 +378,15 @@ impl<O: Operator> Run<'_, O> {
     ) {
         let persons = writes.iter().filter(|write| write.who == Who::Person && write.succeeded());
         let done = persons.map(|write| write.revision).max().unwrap_or(before.snapshot.revision());
-        let start = |at: Revision, write: Option<&Write>| {
+        let start = |at: Revision| {
+            // The service is as it was after the last write before that is known.
+            let last = writes.iter().filter(|write| write.revision <= at).max_by_key(|write| write.revision);
+            let known = last.map(|write| (write.at, &write.service));
+            let (time, service) = known.unwrap_or((before.at, &before.service));
             Some(Start {
                 snapshot: cluster.drydock.snapshot(at).ok()?,
-                at: write.map_or_else(|| cluster.clock.timestamp(), |write| write.at),
-                service: write.map_or_else(|| cluster.service.fork(), |write| Arc::clone(&write.service)),
+                at: time,
+                service: Arc::clone(service),
                 act,
                 how: if at < done { How::Again } else { How::Done },
             })
@@ -382,14 +397,14 @@ impl<O: Operator> Run<'_, O> {
                 let own = writes.iter().find(|write| write.revision == revision);
                 let what = own.map_or_else(|| format!("revision {revision}"), ToString::to_string);
                 if own.is_none_or(Write::is_state)
-                    && let Some(start) = start(revision, own)
+                    && let Some(start) = start(revision)
                 {
                     outcome.points.push(Point { start, what });
                 }
             }
         } else {
             for write in writes.iter().filter(|write| is_crash_point(write)) {
-                if let Some(start) = start(write.revision, Some(write)) {
+                if let Some(start) = start(write.revision) {
                     outcome.points.push(Point { start, what: write.to_string() });
                 }
             }
@@ -413,16 +428,4 @@ impl<O: Operator> Run<'_, O> {
 
 fn is_crash_point(write: &Write) -> bool {
     write.who == Who::Operator && write.is_state() && write.succeeded()
-}
-
-/// What the operator watches, as resources: its own kind and all that has to do with it.
-pub(crate) fn watched<O: Operator>(operator: &O) -> Vec<String> {
-    let mut kinds = vec![KindRef::of::<O::Resource>()];
-    kinds.extend(operator.relations().into_iter().map(|relation| relation.kind));
-    kinds.into_iter().map(path).collect()
-}
-
-/// `apps/deployments`; without a group `pods`.
-fn path(kind: KindRef) -> String {
-    if kind.group.is_empty() { kind.plural.to_string() } else { format!("{}/{}", kind.group, kind.plural) }
 }

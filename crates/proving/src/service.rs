@@ -1,10 +1,11 @@
 //! The running service, as a model: what it answers and what it does, without a process.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ballast_operator::{Action, Answer, Class, Failure, Question};
 use ballast_runtime::{About, Engine, NoEngine};
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -21,6 +22,38 @@ pub trait Service: Engine {
     /// What it knows, in a form that is the same in every run that came to the same. It is compared as the state of
     /// the cluster is.
     fn state(&self) -> Value;
+
+    /// What comes of a pod: of one that is to end, when its time has come; of any other, when it is started. It may be
+    /// called again for the same pod, where nobody was told what came of it: as with a node, the first time counts.
+    fn run(&self, pod: &Pod, mounted: &Mounted) -> Course {
+        let _ = (pod, mounted);
+        Course::Goes
+    }
+}
+
+/// What a pod finds in its volumes.
+#[derive(Clone, Debug, Default)]
+pub struct Mounted {
+    /// Claims, by their names: which of that name it is, by its uid.
+    pub claims: BTreeMap<String, String>,
+    /// What its Secrets and ConfigMaps hold, by the keys.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+/// What comes of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// It goes as pods do: one that is to end ends well, any other is soon ready.
+    Goes,
+    /// It runs, and is never ready.
+    Struggles,
+    /// It ends.
+    Ends {
+        /// With this code.
+        code: i32,
+        /// And these last words.
+        message: String,
+    },
 }
 
 impl Service for NoEngine {

@@ -28,6 +28,7 @@ const ENOUGH: usize = 400;
 pub(crate) enum Who {
     Person,
     Operator,
+    Node,
 }
 
 impl Who {
@@ -36,6 +37,7 @@ impl Who {
         match self {
             Who::Person => "person",
             Who::Operator => "operator",
+            Who::Node => "node",
         }
     }
 }
@@ -140,13 +142,15 @@ impl Tap {
             return std::future::pending().await;
         }
         let (verb, path) = (request.method().to_string(), Path::parse(request.uri().path()));
+        let before = self.drydock.revision();
         let answer = inner.send(request).await;
         let (answer, code, revision) = match answer {
             Err(error) => (Err(error.into()), None, None),
             Ok(answer) => {
                 let (parts, body) = answer.into_parts();
                 let bytes = body.collect().await?.to_bytes();
-                let revision = revision_in(&bytes);
+                // The answer to what changed nothing, or took the object away, bears an older one.
+                let revision = revision_in(&bytes).filter(|own| *own > before);
                 let code = parts.status.as_u16();
                 (Ok(Response::from_parts(parts, Body::from(bytes))), Some(code), revision)
             }
