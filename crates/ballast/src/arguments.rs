@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::agent::arguments::BackupCommand;
 use crate::operators::THIS_IMAGE;
@@ -14,14 +15,13 @@ use crate::operators::THIS_IMAGE;
     name = "ballast",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     after_help = "Examples:
-  ballast up                                  start a Kubernetes in one process, with every operator in it
-  ballast up --memory --listen 127.0.0.1:0    the same for a moment: nothing kept, any free port
-  ballast status                              what runs, and how it is
-  ballast down                                stop it
-  ballast run                                 run the operators against KUBECONFIG's cluster
-  ballast plan -f memcached.yaml              show what would be done, and do nothing"
+  ballast up                        start a Kubernetes with every operator in it
+  ballast up --memory               the same for a moment: nothing is kept
+  ballast status                    what runs, and how it is
+  ballast down                      stop it
+  ballast run                       run the operators in KUBECONFIG's cluster
+  ballast plan -f memcached.yaml    show what would be done, and do nothing"
 )]
 pub struct Arguments {
     /// What to do.
@@ -62,6 +62,21 @@ pub enum Command {
     Version(VersionArguments),
 }
 
+/// A refusal that suggests no command that is hidden from people.
+#[must_use]
+pub fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::Strings(suggested)) = error.get(ContextKind::SuggestedSubcommand) else {
+        return error;
+    };
+    let (mut names, program) = (suggested.clone(), Arguments::command());
+    names.retain(|name| program.find_subcommand(name).is_some_and(|command| !command.is_hide_set()));
+    match names.is_empty() {
+        true => drop(error.remove(ContextKind::SuggestedSubcommand)),
+        false => drop(error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names))),
+    }
+    error
+}
+
 /// `ballast up`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -69,7 +84,7 @@ pub enum Command {
   ballast up --memory --listen 127.0.0.1:0
   ballast up --data-dir ./cluster --kubeconfig ./kubeconfig
 
-It prints one line that begins with `ready` once it serves. Ctrl-C, SIGTERM or `ballast down` stops it; a second signal
+It prints one line that begins with `ready` once it serves. Ctrl-C, SIGTERM or `ballast down` stops it; a second signal \
 stops it at once.")]
 pub struct UpArguments {
     /// Keep the cluster in this directory [default: $XDG_DATA_HOME/ballast]
@@ -122,7 +137,7 @@ pub struct StatusArguments {
   ballast down --data-dir ./cluster
   ballast down --kubeconfig \"$KUBECONFIG\"
 
-It is stopped as Ctrl-C does: operators finish what they do, pods end, requests are answered. What is kept stays, and the
+It is stopped as Ctrl-C does: operators finish what they do, pods end, requests are answered. What is kept stays, and the \
 next `ballast up` goes on with it. Where nothing runs there is nothing to do, and the exit code is 0.")]
 pub struct DownArguments {
     /// Which one.
@@ -133,7 +148,7 @@ pub struct DownArguments {
 /// Which `ballast up` is meant.
 #[derive(Debug, Args)]
 pub struct WhichArguments {
-    /// The one that keeps its cluster in this directory [default: $XDG_DATA_HOME/ballast]
+    /// The one that keeps its cluster in this directory [default: the one of $KUBECONFIG, or $XDG_DATA_HOME/ballast]
     #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
     pub data_dir: Option<PathBuf>,
     /// The one that wrote this kubeconfig, also with --memory
@@ -145,7 +160,7 @@ pub struct WhichArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ballast run
-  ballast run --leader-elect --metrics-bind-address :8080 --health-probe-bind-address :8081
+  ballast run --leader-elect --metrics-bind-address :9090
   WATCH_NAMESPACE=shop,blog ballast run --metrics-bind-address 0")]
 pub struct RunArguments {
     /// The cluster [default: $KUBECONFIG, the cluster of this pod, or ~/.kube/config]
@@ -186,8 +201,8 @@ pub struct RunArguments {
 /// `ballast plan`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  ballast plan -f memcached.yaml              against the cluster of KUBECONFIG
-  ballast plan -f memcached.yaml --offline    against nothing but the file: what a fresh resource gets
+  ballast plan -f memcached.yaml              against KUBECONFIG's cluster
+  ballast plan -f memcached.yaml --offline    what a fresh resource gets
   kubectl get memcacheds -o yaml | ballast plan -f -
 
 Nothing is ever written. Exit code: 0 nothing to do, 2 changes, 1 error.")]
@@ -285,8 +300,9 @@ pub enum ImageCommand {
 /// `ballast agent`
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:
-  ballast agent install /ballast              in an init container: put this program into a shared directory
-  /ballast/ballast agent run postgres --volume /var/lib/postgresql --superuser-password-file /secrets/password")]
+  ballast agent install /ballast    in an init container: a directory they share
+  /ballast/ballast agent run postgres --volume /var/lib/postgresql \\
+      --superuser-password-file /secrets/password")]
 pub enum AgentCommand {
     /// Copy this program into a directory that the containers of a pod share
     Install {
@@ -304,14 +320,17 @@ pub enum AgentCommand {
 /// `ballast agent run`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  ballast agent run postgres --volume /var/lib/postgresql --superuser-password-file /secrets/password -- -c max_connections=50
-  ballast agent run mariadb --volume /var/lib/mysql --superuser-password-file /secrets/root-password \\
+  ballast agent run postgres --volume /var/lib/postgresql \\
+      --superuser-password-file /secrets/password -- -c max_connections=50
+  ballast agent run mariadb --volume /var/lib/mysql \\
+      --superuser-password-file /secrets/root-password \\
       --database shop --user shop --user-password-file /secrets/password
-  ballast agent run etcd --volume /var/lib/etcd --member etcd-0 -- --listen-client-urls=http://0.0.0.0:2379
+  ballast agent run etcd --volume /var/lib/etcd --member etcd-0 \\
+      -- --listen-client-urls=http://0.0.0.0:2379
 
-The volume says from then on whose data it holds: another server, or another version, is refused. Passwords, database and
-user are looked at only while a volume is prepared. The exit code is the server's; why it ended is in the termination
-message.")]
+The volume says from then on whose data it holds: another server, or another version, is refused. Passwords, \
+database and user are looked at only while a volume is prepared. The exit code is the server's; why it ended is in \
+the termination message.")]
 pub struct AgentRunArguments {
     /// Which server
     #[arg(value_enum, value_name = "SERVER")]
@@ -382,7 +401,7 @@ pub struct GordonServerArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ballast manifests | kubectl apply --server-side -f -
-  ballast manifests --image registry.example.com/ballast:1.0 --watch-namespace shop,blog")]
+  ballast manifests --image example.com/ballast:1.0 --watch-namespace shop,blog")]
 pub struct ManifestsArguments {
     /// The image of Ballast
     #[arg(long, value_name = "IMAGE", default_value = THIS_IMAGE)]
@@ -447,11 +466,28 @@ pub enum LogFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_declarations_are_sound() {
         Arguments::command().debug_assert();
+    }
+
+    /// What help wraps is a paragraph, and stays one; what it must not wrap fits where people read it.
+    #[test]
+    fn help_fits_a_terminal_of_80_columns() {
+        fn check(command: &clap::Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let mut before = "";
+            for line in text.lines() {
+                let (name, example) = (command.get_name(), line.starts_with(' '));
+                assert!(!example || line.chars().count() <= 80, "{name}: {line}");
+                let paragraph = !line.is_empty() && !example && !line.ends_with(':');
+                assert!(!paragraph || before.is_empty(), "{name}: {before} | {line}");
+                before = line;
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
     }
 
     #[test]
@@ -467,6 +503,7 @@ mod tests {
             assert_eq!(run.leader_elect, expected, "{flags}");
         }
     }
+
     #[test]
     fn the_node_is_told_to_log_as_up_does() {
         for flags in

@@ -5,14 +5,19 @@ use std::time::Duration;
 
 use ballast_engines::Reach;
 use http::header::{HeaderValue, USER_AGENT};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 
 use crate::configuration::Cluster;
 use crate::failure::{Advise as _, Explain as _, Failure};
 
 /// A server that is there answers its first request well within this.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who comes without credentials, where the server lets them in at all.
+const ANONYMOUS: &str = "system:anonymous";
 
 /// A cluster that has answered once.
 pub struct Connected {
@@ -41,14 +46,15 @@ pub async fn connect(cluster: &Cluster) -> Result<Connected, Failure> {
     let agent = HeaderValue::from_static(concat!("ballast/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     let client = Client::try_from(config).what(format!("the cluster of {from} can't be used"))?;
-    let what = format!("can't reach the cluster at {} ({from})", url.trim_end_matches('/'));
-    match tokio::time::timeout(PATIENCE, client.apiserver_version()).await {
+    let which = format!("the cluster at {} ({from})", url.trim_end_matches('/'));
+    match tokio::time::timeout(PATIENCE, recognised(&client)).await {
         Ok(answer) => answer.map_err(|error| {
-            let next = advice(&error);
+            let (next, there) = (advice(&error), matches!(error, kube::Error::Api(_)));
+            let what = format!("can't {} {which}", if there { "use" } else { "reach" });
             Failure::from(anyhow::Error::from(error).context(what)).advise(next)
         })?,
         Err(_) => {
-            let silent = format!("{what}: no answer within {} seconds", PATIENCE.as_secs());
+            let silent = format!("can't reach {which}: no answer within {} seconds", PATIENCE.as_secs());
             return Err(Failure::new(silent).advise("is it running, and is it the one you mean?"));
         }
     };
@@ -59,6 +65,16 @@ pub async fn connect(cluster: &Cluster) -> Result<Connected, Failure> {
     Ok(Connected { client, host, reach })
 }
 
+/// The server answers, and not only what it tells everybody: it knows us for somebody.
+async fn recognised(client: &Client) -> Result<(), kube::Error> {
+    client.apiserver_version().await?;
+    let review = Api::<SelfSubjectReview>::all(client.clone());
+    match review.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+        Err(kube::Error::Api(status)) if status.code != 401 && !status.message.contains(ANONYMOUS) => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
 /// What to do about a first request that failed.
 fn advice(error: &kube::Error) -> &'static str {
     let said = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
@@ -67,7 +83,7 @@ fn advice(error: &kube::Error) -> &'static str {
     }
     match error {
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
-            "it is there, and does not take this kubeconfig's user: get a new token or certificate for it"
+            "it is there, and does not take this kubeconfig's user: get a token or certificate for it"
         }
         _ => "is it running, and is it the one you mean?",
     }

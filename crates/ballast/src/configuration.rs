@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::arguments::{ManifestsArguments, PlanArguments, RunArguments, UpArguments, WhichArguments};
 use crate::failure::Failure;
-use crate::shell;
+use crate::{record, shell};
 
 /// Where a pod finds the namespace that it is in.
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -139,8 +139,11 @@ impl Which {
     /// # Errors
     /// There is no place for data.
     pub fn new(arguments: &WhichArguments, environment: &Environment) -> Result<Self, Failure> {
-        Ok(match &arguments.kubeconfig {
-            Some(file) => Which::Kubeconfig(absolute(file)?),
+        // Whoever pasted what `ballast up` printed means that one.
+        let pasted = || environment.get("KUBECONFIG").map(PathBuf::from).filter(|file| record::is_of(file));
+        let kubeconfig = arguments.kubeconfig.clone();
+        Ok(match kubeconfig.or_else(|| arguments.data_dir.is_none().then(pasted).flatten()) {
+            Some(file) => Which::Kubeconfig(absolute(&file)?),
             None => Which::Directory(data_directory(arguments.data_dir.as_deref(), environment)?),
         })
     }
@@ -263,7 +266,7 @@ impl Run {
             recorder: arguments.debug_recorder,
             lease,
             concurrency: arguments.max_concurrent_reconciles,
-            agent_image: arguments.agent_image.clone(),
+            agent_image: image("--agent-image", &arguments.agent_image)?,
             instance: instance(environment),
         })
     }
@@ -343,7 +346,7 @@ impl Plan {
             files: arguments.files.iter().map(source).collect(),
             cluster,
             namespace: arguments.namespace.clone(),
-            agent_image: arguments.agent_image.clone(),
+            agent_image: image("--agent-image", &arguments.agent_image)?,
         })
     }
 }
@@ -357,7 +360,16 @@ pub fn deploy(arguments: &ManifestsArguments) -> Result<Deploy, Failure> {
         Namespaces::All => Vec::new(),
         Namespaces::These(names) => names,
     };
-    Ok(Deploy { image: arguments.image.clone(), replicas: arguments.replicas, watch })
+    Ok(Deploy { image: image("--image", &arguments.image)?, replicas: arguments.replicas, watch })
+}
+
+/// An image that pods can have. One that can't be would be found out by the pods, much later.
+fn image(flag: &str, name: &str) -> Result<String, Failure> {
+    match ballast_operator::image::is_reference(name) {
+        true => Ok(name.to_owned()),
+        false => Err(Failure::new(format!("{flag}: {name:?} can't be an image"))
+            .advise("write one as example.com/ballast:1.0")),
+    }
 }
 
 /// Where resources are looked for. A name that no namespace can have would be waited for for ever.

@@ -1,7 +1,10 @@
 //! What went wrong, in one line for the person at the terminal: what, why, and what to do next.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
+
+use crate::configuration::Environment;
+use crate::terminal::{Colour, Tone, say};
 
 /// An error and what to do about it. `Display` is one line, whatever the causes say.
 #[derive(Debug)]
@@ -20,6 +23,12 @@ impl Failure {
     #[must_use]
     pub fn advise(self, next: impl Into<String>) -> Self {
         Failure { next: Some(next.into()), ..self }
+    }
+
+    /// Says it to whoever started this program.
+    pub fn complain(&self, environment: &Environment) {
+        let colour = Colour::on(&io::stderr(), environment);
+        say(format_args!("{} {self}", colour.paint(Tone::Removed, "error:")));
     }
 }
 

@@ -9,10 +9,10 @@ use ballast::arguments::{
 };
 use ballast::configuration::{Environment, Plan, Run, Up, Which, deploy};
 use ballast::failure::{Explain as _, Failure};
-use ballast::terminal::{Colour, Tone, print, say};
+use ballast::terminal::{Colour, print};
 use ballast::up::Stopped;
 use ballast::version::Version;
-use ballast::{agent, down, gordon_server, image, logging, node, plan, run, status, up};
+use ballast::{agent, arguments, down, gordon_server, image, logging, node, plan, run, status, up};
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use jiff::Timestamp;
@@ -28,12 +28,12 @@ fn main() -> ExitCode {
     let environment = Environment::of_process();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&arguments::without_hidden(error)),
     };
     match carry_out(arguments.command, &environment) {
         Ok(code) => code,
         Err(failure) => {
-            complain(&failure, &environment);
+            failure.complain(&environment);
             ExitCode::FAILURE
         }
     }
@@ -99,7 +99,7 @@ fn show_plan(arguments: &PlanArguments, environment: &Environment) -> Result<Exi
         Output::Json => planned.json(),
     })?;
     for failure in &planned.failures {
-        complain(failure, environment);
+        failure.complain(environment);
     }
     Ok(ExitCode::from(planned.exit_code()))
 }
@@ -131,11 +131,6 @@ fn print_yaml(objects: &[Value]) -> Result<ExitCode, Failure> {
 fn show(text: &str) -> Result<ExitCode, Failure> {
     print(text).what("can't print")?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn complain(failure: &Failure, environment: &Environment) {
-    let colour = Colour::on(&io::stderr(), environment);
-    say(format_args!("{} {failure}", colour.paint(Tone::Removed, "error:")));
 }
 
 /// What was typed is no command, or a question about commands. Code 2 is for plans that would change something.

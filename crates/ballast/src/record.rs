@@ -183,6 +183,12 @@ pub fn find(which: &Which) -> Result<Option<Running>, Failure> {
     Ok(record.running()?.map(|process| Running { record, process }))
 }
 
+/// Whether the `ballast up` that wrote this kubeconfig runs.
+pub fn is_of(kubeconfig: &Path) -> bool {
+    let file = std::path::absolute(kubeconfig).map(Which::Kubeconfig);
+    file.is_ok_and(|which| matches!(find(&which), Ok(Some(_))))
+}
+
 fn beside(kubeconfig: &Path) -> PathBuf {
     let mut name = kubeconfig.file_name().map(OsString::from).unwrap_or_default();
     name.push(".");

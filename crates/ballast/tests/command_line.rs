@@ -85,6 +85,7 @@ fn a_cluster_that_does_not_take_the_kubeconfig_is_told_from_one_that_is_gone() {
     let quiet = ["run", "--metrics-bind-address", "0", "--health-probe-bind-address", "0"];
     for (key, instead, why, next) in [
         ("token:", "    token: wrong", "Unauthorized", "it is there, and does not take"),
+        ("token:", "", "Unauthorized", "it is there, and does not take"),
         (
             "certificate-authority-data:",
             "",
@@ -119,6 +120,12 @@ fn a_port_that_is_taken_is_named() {
         &["up", "--memory", "--listen", &address],
         &format!("can't listen on {address}: Address already in use"),
         "stop what listens there, or take a free port with --listen 127.0.0.1:0",
+    );
+    // An address that is kept for documentation, so that nobody has it.
+    check(
+        &["up", "--memory", "--listen", "192.0.2.1:6443"],
+        "can't listen on 192.0.2.1:6443: Cannot assign requested address",
+        "name an address that this machine has, or take a free port with --listen 127.0.0.1:0",
     );
     let kubeconfig = [("KUBECONFIG", "/nonexistent")];
     check_with(
@@ -176,6 +183,9 @@ fn what_was_mistyped_is_no_plan_with_changes() {
         assert_eq!((said.code(), said.stdout.as_str()), (1, ""), "{said}");
         assert!(said.stderr.starts_with("error: "), "{said}");
     }
+    let near = |word: &str| said(ballast().arg(word), "").stderr;
+    assert!(near("stats").contains("'status'"), "{}", near("stats"));
+    assert!(!near("nonsense").contains("node"), "{}", near("nonsense"));
     let help = said(ballast().args(["up", "--help"]), "");
     assert!(help.stdout.contains("Examples:") && help.stdout.contains("127.0.0.1:6443"), "{help}");
     assert_eq!(help.code(), 0);
@@ -192,6 +202,16 @@ fn the_version_is_for_people_and_for_programs() {
     let json: serde_json::Value =
         serde_json::from_str(&said(ballast().args(["version", "-o", "json"]), "").ok()).unwrap();
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn an_image_that_can_not_be_is_not_waited_for() {
+    let advice = "write one as example.com/ballast:1.0";
+    for name in ["", "Bad Image", "ballast:"] {
+        check(&["manifests", "--image", name], &format!("--image: {name:?} can't be an image"), advice);
+        let what = format!("--agent-image: {name:?} can't be an image");
+        check_with(&["run", "--agent-image", name], &[("KUBECONFIG", "/nonexistent")], &what, advice);
+    }
 }
 
 #[test]

@@ -170,6 +170,11 @@ fn damage_and_later_versions_are_said_at_the_start_and_left_as_they_are() {
         fs::write(&path, kept).unwrap();
     }
 
+    // Nothing begins anew beside what is left of a cluster.
+    fs::remove_file(&log).unwrap();
+    refused(&mut command(), &[place, "it is gone, and with it every object", "bring it back from a backup"]);
+    assert!(!log.exists());
+
     // What was cut off in the middle of a write was never acknowledged.
     fs::write(&log, [&whole[..], &[7; 100]].concat()).unwrap();
     let again = up(command());

@@ -100,12 +100,18 @@ fn a_kept_cluster_is_there_again_and_belongs_to_one_at_a_time() {
     // Not even a chance to say goodbye: what was written is there.
     first.up.signal("KILL");
     first.up.end();
+    let elsewhere = place.path().join("theirs");
+    let mut command = start();
+    command.arg("--kubeconfig").arg(&elsewhere);
     let again = Cluster {
-        up: Process::start(start()),
-        kubeconfig: first.kubeconfig.clone(),
+        up: Process::start(command),
+        kubeconfig: elsewhere.clone(),
         directory: tempfile::tempdir().unwrap(),
     };
     again.up.line();
+    let third = said(&mut start(), "");
+    let expected = format!("use that one (export KUBECONFIG={})", elsewhere.display());
+    assert!(third.stderr.contains(&expected), "{third}");
     assert_eq!(again.field("mc/memcached-sample", ".metadata.uid"), uid);
     again.kubectl("scale mc memcached-sample --replicas=2").ok();
     again.becomes("deployment/memcached-sample", ".spec.replicas", "2");

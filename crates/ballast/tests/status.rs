@@ -102,6 +102,10 @@ fn a_passing_cluster_is_found_by_its_kubeconfig() {
     };
     let text = by_kubeconfig("status");
     assert!(text.contains("in memory: gone when it stops"), "{text}");
+    // As whoever pasted what `up` printed asks.
+    let mut pasted = of(place.path(), "status");
+    let same = said(pasted.env("KUBECONFIG", &kubeconfig), "").ok();
+    assert!(same.contains(kubeconfig.to_str().unwrap()), "{same}");
     let stopped = by_kubeconfig("down");
     assert!(stopped.ends_with("its cluster was kept in memory, and is gone\n"), "{stopped}");
     assert_eq!(cluster.up.end().0, 0);

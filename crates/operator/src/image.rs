@@ -37,6 +37,23 @@ pub fn is_repository(text: &str) -> bool {
     }
 }
 
+/// Whether it names an image: a name, then a tag or a digest or both, or neither.
+pub fn is_reference(text: &str) -> bool {
+    let (named, digest) = match text.split_once('@') {
+        Some((named, digest)) => (named, Some(digest)),
+        None => (text, None),
+    };
+    let (repository, tag) = match named.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
+        _ => (named, None),
+    };
+    let is_digest = |digest: &str| {
+        let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+        hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'))
+    };
+    is_repository(repository) && tag.is_none_or(is_tag) && digest.is_none_or(is_digest)
+}
+
 fn is_host(host: &str) -> bool {
     let (name, port) = match host.split_once(':') {
         Some((name, port)) => (name, Some(port)),
@@ -55,4 +72,21 @@ fn is_component(component: &str) -> bool {
     bytes.first().is_some_and(word)
         && bytes.last().is_some_and(word)
         && bytes.iter().all(|byte| word(byte) || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_named_as_registries_take_it() {
+        let digest = format!("@sha256:{}", "0a".repeat(32));
+        for good in ["ballast", "ballast:0.1.0", "example.com:5000/team/ballast", "localhost:5000/a:b_c"] {
+            assert!(is_reference(good), "{good}");
+            assert!(is_reference(&format!("{good}{digest}")), "{good}");
+        }
+        for bad in ["", "Bad Image", "a:", ":a", "a@sha256:12", "A/b:c d", "http://x/y", "a:b:c", "a/"] {
+            assert!(!is_reference(bad), "{bad}");
+        }
+    }
 }

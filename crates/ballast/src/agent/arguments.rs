@@ -59,11 +59,12 @@ pub struct MessageArguments {
 /// `ballast agent dump`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  ballast agent dump mariadb --host mysql-shop --password-file /secrets/root-password --to /backup
+  ballast agent dump mariadb --host mysql-shop \\
+      --password-file /secrets/root-password --to /backup
 
-The backup is a file backup-YYYYmmdd-HHMMSS.sql.zst (UTC), which `zstd -d` reads; beside it is its manifest, with the rows
-and a digest of every table. The manifest is printed. There is no such file unless the dump came to its end and all of it was
-read back from the disk.")]
+The backup is a file backup-YYYYmmdd-HHMMSS.sql.zst (UTC), which `zstd -d` reads; beside it is its manifest, with the \
+rows and a digest of every table. The manifest is printed. There is no such file unless the dump came to its end and \
+all of it was read back from the disk.")]
 pub struct DumpArguments {
     /// Which.
     #[command(flatten)]
@@ -85,11 +86,12 @@ pub struct DumpArguments {
 /// `ballast agent restore`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  ballast agent restore mariadb --from /backup/backup-20260131-235959.sql.zst --volume /var/lib/mysql \\
-      --superuser-password-file /secrets/root-password --database shop --user shop --user-password-file /secrets/password
+  ballast agent restore mariadb --from /backup/backup-20260131-235959.sql.zst \\
+      --volume /var/lib/mysql --superuser-password-file /secrets/root-password \\
+      --database shop --user shop --user-password-file /secrets/password
 
-It takes what `ballast agent run` takes, so that the one finds what the other made. The volume holds data only when it was
-dumped once more and is what was backed up. Done again it finds that it was done.")]
+It takes what `ballast agent run` takes, so that the one finds what the other made. The volume holds data only when it \
+was dumped once more and is what was backed up. Done again it finds that it was done.")]
 pub struct RestoreArguments {
     /// What `run` takes.
     #[command(flatten)]

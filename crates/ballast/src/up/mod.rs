@@ -19,13 +19,14 @@ use ballast_engines::Reach;
 use ballast_runtime::Options;
 use drydock::{Drydock, Identity, OpenError, StartError};
 use kube::api::DynamicObject;
+use tokio::net::TcpListener;
 
-use crate::configuration::{Environment, Place, Up};
+use crate::configuration::{Environment, Place, Up, Which};
 use crate::failure::{Advise as _, Explain as _, Failure};
 use crate::image;
 use crate::memory;
 use crate::operators::{self, Running};
-use crate::record::{Left, Record};
+use crate::record::{self, Left, Record};
 use crate::shell;
 use crate::signals::Signals;
 use crate::terminal::{print, say};
@@ -105,12 +106,17 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
 
 async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
     kubeconfig::check(&up.kubeconfig)?;
+    let listener = match bind(up).await {
+        Err(failure) if up.place == Place::Memory => return Err(failure),
+        // Whoever listens may be the one that has this directory, which says more.
+        bound => bound,
+    };
     let way = Way::default();
     let drydock = start(&up.place, way.clone()).await?;
     let opened = async {
         let mut record = Record::of_this_process(up)?;
         let left = Left::of(&record, &up.kubeconfig).advise(MAKE_ROOM)?;
-        let (operators, node, kubeconfig) = open(&drydock, up, &way, environment).await?;
+        let (operators, node, kubeconfig) = open(&drydock, listener?, up, &way, environment).await?;
         (record.url, record.kubeconfig) = (drydock.url(), Some(kubeconfig.path.clone()));
         let left = match left {
             Some(left) => left.now(&record).map(|()| Some(left)),
@@ -131,11 +137,12 @@ async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
 /// Makes a cluster known, and puts the operators and a node into it.
 async fn open(
     drydock: &Drydock,
+    listener: TcpListener,
     up: &Up,
     way: &Way,
     environment: &Environment,
 ) -> Result<(Option<Running>, Option<Attended>, Written), Failure> {
-    serve(drydock, up).await?;
+    drydock.serve(listener).what("can't serve the API")?;
     say(starting(up, drydock));
     let node = async {
         let Some(pods) = &up.pods else { return Ok(None) };
@@ -205,7 +212,9 @@ async fn start(place: &Place, way: Way) -> Result<Drydock, Failure> {
     let builder = builder.nodes(way).requests(0);
     match (builder.start().await, place) {
         (Err(StartError::Store(OpenError::InUse(_))), Place::Directory(directory)) => {
-            let theirs = shell::word(&kubeconfig::usual(directory));
+            let found = record::find(&Which::Directory(directory.clone())).ok().flatten();
+            let theirs = found.and_then(|running| running.record.kubeconfig);
+            let theirs = shell::word(&theirs.unwrap_or_else(|| kubeconfig::usual(directory)));
             Err(Failure::new(format!("another ballast keeps its cluster in {}", directory.display())).advise(format!(
                 "use that one (export KUBECONFIG={theirs}), or start another with --data-dir DIR or --memory"
             )))
@@ -227,7 +236,7 @@ fn next(error: &StartError) -> &'static str {
     let system = causes.find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     match (error, system) {
         (StartError::Store(OpenError::Version { .. }), _) => "start the ballast that wrote it, ",
-        (StartError::Store(OpenError::Damaged { .. }), _) => {
+        (StartError::Store(OpenError::Damaged { .. }) | StartError::Lost { .. }, _) => {
             "nothing was changed there: bring it back from a backup, "
         }
         (StartError::Bootstrap(error), _) if error.is_full() => "make room there, ",
@@ -237,15 +246,18 @@ fn next(error: &StartError) -> &'static str {
     }
 }
 
-async fn serve(drydock: &Drydock, up: &Up) -> Result<(), Failure> {
-    let listener = up
-        .listen
-        .bind()
-        .await
-        .what(format!("can't listen on {}", up.listen))
-        .advise("stop what listens there, or take a free port with --listen 127.0.0.1:0")?;
-    drydock.serve(listener).what("can't serve the API")?;
-    Ok(())
+async fn bind(up: &Up) -> Result<TcpListener, Failure> {
+    up.listen.bind().await.map_err(|error| {
+        let next = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "stop what listens there, or take a free port with --listen 127.0.0.1:0"
+            }
+            io::ErrorKind::PermissionDenied => "ports below 1024 need root: choose another with --listen",
+            _ => "name an address that this machine has, or take a free port with --listen 127.0.0.1:0",
+        };
+        Failure::from(anyhow::Error::from(error).context(format!("can't listen on {}", up.listen)))
+            .advise(next)
+    })
 }
 
 fn starting(up: &Up, drydock: &Drydock) -> String {

@@ -24,6 +24,14 @@ pub enum StartError {
     /// The data directory holds no usable store.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// There was a store, and its log is gone.
+    #[error("{}: it is gone, and with it every object of the cluster whose keys are in {}", log.display(), keys.display())]
+    Lost {
+        /// What is gone.
+        log: PathBuf,
+        /// What is left.
+        keys: PathBuf,
+    },
     /// There are no keys and certificates.
     #[error(transparent)]
     Credentials(#[from] CredentialError),
@@ -132,8 +140,14 @@ impl Builder {
             }
             // The store first: it is what makes sure that nobody else is in the directory.
             Memory::Kept(directory) => {
-                let store = Store::open(&directory.join("store"), options)?;
-                (store, Credentials::kept(&directory.join("keys"), now)?)
+                let (objects, keys) = (directory.join("store"), directory.join("keys"));
+                // And the log before any key: keys without one are those of a cluster that was lost. Its pods may
+                // still run, and would be ended as nobody's; its volumes would never be found again.
+                let log = objects.join("log");
+                if keys.exists() && !log.exists() {
+                    return Err(StartError::Lost { log, keys });
+                }
+                (Store::open(&objects, options)?, Credentials::kept(&keys, now)?)
             }
         };
         let Credentials { authority, signing_key, admin_token } = credentials;
