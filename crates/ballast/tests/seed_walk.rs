@@ -123,6 +123,11 @@ fn what_is_edited_by_hand_is_put_right_and_said() {
         "put .spec.replicas of Deployment default/memcached-sample back, which kubectl had changed",
     );
     cluster.says(events, "back, which kubectl-set had changed");
+    let said = cluster.kubectl(events).ok();
+    assert!(
+        !said.contains("Scaling") && !said.contains("Upgrading"),
+        "it was no change of the resource:\n{said}"
+    );
 
     for kind in ["service", "deployment", "poddisruptionbudget"] {
         let object = format!("{kind}/memcached-sample");
@@ -176,6 +181,26 @@ fn the_operators_may_do_what_they_need_and_nothing_else() {
         "User \"{OPERATOR}\" cannot list resource \"serviceaccounts\" in API group \"\" in the namespace \"kube-system\""
     );
     assert!(refused.contains(&expected), "{refused}");
+}
+
+#[test]
+fn what_a_file_no_longer_has_is_pruned() {
+    let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    let maps = |names: &[&str]| -> String {
+        let map = |name: &&str| {
+            format!(
+                "---\n{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{app: shop}}}}}}\n"
+            )
+        };
+        names.iter().map(map).collect()
+    };
+    let prune = ["apply", "--prune", "-l", "app=shop", "-f", "-"];
+    cluster.kubectl_with(&prune, &maps(&["kept", "gone"])).ok();
+    let said = cluster.kubectl_with(&prune, &maps(&["kept"])).ok();
+    assert_eq!(said, "configmap/kept unchanged\nconfigmap/gone pruned\n");
+    // What kubectl looks for by itself can't be made where nothing would act on it.
+    let refused = cluster.kubectl("create ingress shop --rule=example.com/=shop:80").refused();
+    assert!(refused.contains("create is not supported on resources of kind \"ingresses"), "{refused}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    Answers, ConditionStatus, Conditions, Effect, EventType, KindRef, Object, Plan, Removal, Scope, Standing,
-    Taken, Target, Trouble, Unreadable, View,
+    Answers, ConditionStatus, Conditions, Effect, EventType, KindRef, Object, Operator as _, Plan, Removal,
+    Scope, Standing, Taken, Target, Trouble, Unreadable, View,
 };
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -15,7 +15,7 @@ use kube_core::Resource;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Cache, Memcached, MemcachedStatus, Problem, SilentServer,
+    Cache, Memcached, MemcachedOperator, MemcachedStatus, Problem, SilentServer,
     desired::{self, selector},
     observe::{Observed, Rollout, observe, pods},
     servers::{PATIENCE, Servers, freshness},
@@ -57,7 +57,7 @@ fn bring_about(view: &View<Memcached>, cache: &Cache, answers: &Answers) -> Plan
     if observed.rollout == Rollout::Complete {
         replace_a_silent_one(&mut plan, view, &servers, &silent);
     }
-    announce_changes(&mut plan, cache, &names, live);
+    announce_changes(&mut plan, view, cache, &names, live, &deployment);
     plan.report(view, status(view, cache, &names, &observed, &servers, silent));
     if let Some(after) = names.look_again() {
         plan.then(Effect::LookAgain(after), "whoever holds the name may let it go without our being told");
@@ -168,8 +168,17 @@ impl Names {
     }
 }
 
-/// What the nodes are about to go through, said once: when the Deployment does not say it yet.
-fn announce_changes(plan: &mut Plan, cache: &Cache, names: &Names, live: Option<&Deployment>) {
+/// What the nodes are about to go through, said once: when the Deployment does not say it yet. What somebody wrote
+/// into the Deployment is put right, and is said by that alone.
+fn announce_changes(
+    plan: &mut Plan,
+    view: &View<Memcached>,
+    cache: &Cache,
+    names: &Names,
+    live: Option<&Deployment>,
+    want: &Object,
+) {
+    let edited = |field: &str| view.was_edited(want, MemcachedOperator::FIELD_MANAGER, field);
     let because = "people see it with kubectl describe";
     let mut say = |reason: &str, action: &str, note: String| {
         plan.event(EventType::Normal, reason, action, note, because);
@@ -183,13 +192,13 @@ fn announce_changes(plan: &mut Plan, cache: &Cache, names: &Names, live: Option<
     };
     let spec = live.spec.clone().unwrap_or_default();
     let replicas = spec.replicas.unwrap_or(1);
-    if replicas != cache.size {
+    if replicas != cache.size && !edited(".spec.replicas") {
         say("Scaling", "Scale", format!("from {} to {}", nodes(replicas), nodes(cache.size)));
     }
     let containers = spec.template.spec.unwrap_or_default().containers;
     let image =
         containers.into_iter().find(|container| container.name == desired::CONTAINER).and_then(|c| c.image);
-    if let Some(image) = image.filter(|image| *image != cache.image) {
+    if let Some(image) = image.filter(|image| *image != cache.image && !edited(".image")) {
         say("Upgrading", "Upgrade", format!("from {image} to {}", cache.image));
     }
 }

@@ -58,11 +58,11 @@ fn the_status_speaks_from_evidence() {
 #[test]
 fn a_hand_edited_child_is_put_right() {
     let mut stage = settled();
-    stage.meanwhile(
+    stage.edited(
         r#"
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: memcached-sample, generation: 2}
+metadata: {name: memcached-sample}
 spec: {replicas: 1, paused: true}
 ---
 apiVersion: v1
@@ -77,7 +77,6 @@ metadata: {name: memcached-sample, labels: {app: mine, team: cache}}
                   ~ .spec.replicas: 1 → 3
         change  apply Service default/memcached-sample  clients find every node under one name
                   ~ .metadata.labels.app: "mine" → "memcached"
-        do      event Normal Scaling  people see it with kubectl describe
         change  status Ready=False Progressing=True Degraded=False  what people and programs read of it
                   ~ .status.conditions[type="Progressing"].message: "nothing is being changed" → "nodes are started or replaced"
                   ~ .status.conditions[type="Progressing"].reason: "Settled" → "Updating"
@@ -92,6 +91,20 @@ metadata: {name: memcached-sample, labels: {app: mine, team: cache}}
     assert!(deployment.contains("replicas: 3") && deployment.contains("paused: true"), "{deployment}");
     let service = stage.child("Service", "memcached-sample");
     assert!(service.contains("app: memcached") && service.contains("team: cache"), "{service}");
+}
+
+#[test]
+fn what_was_edited_by_hand_is_announced_neither_as_scaling_nor_as_upgrading() {
+    let mut stage = settled();
+    stage.edited(
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: memcached-sample}, spec: {replicas: 1, \
+         template: {spec: {containers: [{name: memcached, image: other}]}}}}",
+    );
+    let effects = stage.effects();
+    for line in [".spec.replicas: 1 → 3", r#".image: "other" → "memcached:1.6.9""#] {
+        assert!(effects.contains(line), "{effects}");
+    }
+    assert_eq!(stage.rest().events, Vec::<String>::new());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Failure, KindRef, Object, Scope, Unreadable};
+use crate::{Failure, KindRef, Object, Scope, Unreadable, rivals};
 
 /// Everything a decision may look at: the resource, its children from the caches, what came of the last round,
 /// and the time.
@@ -126,6 +126,14 @@ where
     pub fn controls(&self, object: &Object) -> bool {
         let uid = self.resource.meta().uid.as_deref().unwrap_or_default();
         object.controller().is_some_and(|owner| owner.uid == uid)
+    }
+
+    /// Whether somebody else wrote a field of the live counterpart of `want`, and `manager` is about to put it right:
+    /// then the field's value is no step in the resource's life. `field` is the end of its path: `.spec.replicas`.
+    pub fn was_edited(&self, want: &Object, manager: &str, field: &str) -> bool {
+        self.children.counterpart(want).is_some_and(|live| {
+            rivals(live.value(), want.value(), manager).iter().any(|rival| rival.path.ends_with(field))
+        })
     }
 
     /// What stands under a name of an owned kind.

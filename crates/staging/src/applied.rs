@@ -69,6 +69,9 @@ fn claimed(want: &Value) -> Value {
         if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("name");
             metadata.remove("namespace");
+            if metadata.is_empty() {
+                map.remove("metadata");
+            }
         }
     }
     want

@@ -76,6 +76,18 @@ impl<O: Operator> Stage<O> {
         self
     }
 
+    /// What a person wrote into children: documents as for [`Stage::meanwhile`], whose fields are theirs from then on.
+    pub fn edited(&mut self, yaml: &str) -> &mut Self {
+        for document in documents(yaml) {
+            let (api_version, kind) = (text(&document, "apiVersion"), text(&document, "kind"));
+            let relation = self.relation(|relation| relation.kind.is(&api_version, &kind));
+            let live = self.view.children.object(&relation.kind, &text(&document["metadata"], "name"));
+            let live = live.map(|object| object.value().clone());
+            self.insert(&relation, applied::apply(live, &document, "kubectl-edit", None));
+        }
+        self
+    }
+
     /// Someone deleted a child.
     pub fn lose(&mut self, kind: &str, name: &str) -> &mut Self {
         let relation = self.relation(|relation| relation.kind.kind == kind);
