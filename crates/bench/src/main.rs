@@ -5,7 +5,7 @@
 //! cluster too, and with `--sample-controller PROGRAM` Kubernetes' own sample-controller beside it.
 
 mod api;
-mod backup;
+mod mysql;
 mod node;
 mod reconcile;
 mod sample_controller;
@@ -15,8 +15,9 @@ mod table;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use clap::Parser;
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use tempfile::TempDir;
 
 /// Measures how fast Ballast starts and reconciles.
 #[derive(Debug, Parser)]
@@ -24,6 +25,9 @@ struct Arguments {
     /// The binary to start [default: the one beside this program]
     #[arg(long)]
     ballast: Option<PathBuf>,
+    /// Measure this alone; may be given several times.
+    #[arg(long, value_name = "WHAT")]
+    only: Vec<Part>,
     /// How many Memcacheds to create.
     #[arg(long, default_value_t = 1000)]
     resources: usize,
@@ -33,18 +37,15 @@ struct Arguments {
     /// The kubeconfig of a real cluster to measure beside.
     #[arg(long)]
     real: Option<PathBuf>,
-    /// Measure no pods.
-    #[arg(long)]
-    no_node: bool,
-    /// How large the database is that is dumped and restored, in MB; none where it is 0.
+    /// How large the database is that is dumped and restored, in MB.
     #[arg(long, default_value_t = 1074)]
     backup: usize,
-    /// Measure backups alone.
-    #[arg(long, conflicts_with = "only_api")]
-    only_backup: bool,
-    /// Measure the API server alone.
-    #[arg(long)]
-    only_api: bool,
+    /// How many databases the operators have when they are weighed.
+    #[arg(long, default_value_t = 100)]
+    databases: usize,
+    /// How often a database is started and killed.
+    #[arg(long, default_value_t = 5)]
+    servers: usize,
     /// The real cluster has a node, with the images there: measure pods on it too.
     #[arg(long, requires = "real")]
     real_node: bool,
@@ -53,39 +54,82 @@ struct Arguments {
     sample_controller: Option<PathBuf>,
 }
 
+/// What can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The API server.
+    Api,
+    /// How fast a cluster is there.
+    Start,
+    /// Pods and Services.
+    Node,
+    /// From a database's being applied to its first query, and after it was killed.
+    MysqlServing,
+    /// Dumps and restores of databases.
+    MysqlBackup,
+    /// What the operators weigh with many databases.
+    MysqlMemory,
+    /// What the operators write when databases serve and nothing is to be done.
+    MysqlWrites,
+    /// How fast resources are reconciled.
+    Reconcile,
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let ballast = match arguments.ballast {
-        Some(program) => program,
+    let ballast = match &arguments.ballast {
+        Some(program) => program.clone(),
         None => std::env::current_exe()?.with_file_name("ballast"),
     };
-    if arguments.only_backup {
-        return backup::measure(&ballast, arguments.backup).await;
+    let real = arguments.real.as_deref();
+    let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    if wanted(Part::Api) {
+        api::measure(&ballast, real).await?;
     }
-    api::measure(&ballast, arguments.real.as_deref()).await?;
-    if arguments.only_api {
-        return Ok(());
+    if wanted(Part::Start) {
+        start::binary(&ballast)?.print();
+        start::in_process().await?.print();
     }
-    start::binary(&ballast)?.print();
-    start::in_process().await?.print();
-    if !arguments.no_node {
-        node::measure(&ballast, arguments.real.as_deref().filter(|_| arguments.real_node)).await?;
-        if arguments.backup > 0 {
-            backup::measure(&ballast, arguments.backup).await?;
-        }
+    if wanted(Part::Node) {
+        node::measure(&ballast, real.filter(|_| arguments.real_node)).await?;
     }
-    let mut reconciling = table::Table::new(
+    if wanted(Part::MysqlServing) {
+        mysql::serving::measure(&ballast, arguments.servers).await?;
+    }
+    if wanted(Part::MysqlBackup) {
+        mysql::backup::measure(&ballast, arguments.backup).await?;
+    }
+    if wanted(Part::MysqlMemory) {
+        mysql::operators::memory(&ballast, arguments.databases).await?;
+    }
+    if wanted(Part::MysqlWrites) {
+        mysql::operators::writes(&ballast, arguments.quiet).await?;
+    }
+    if wanted(Part::Reconcile) {
+        reconcile(&arguments).await?;
+    }
+    Ok(())
+}
+
+async fn reconcile(arguments: &Arguments) -> Result<()> {
+    let mut table = table::Table::new(
         "from creation to children and status written",
         ["on", "resources", "seconds", "per second", "requests each", "goal"],
     );
-    reconcile::on_drydock(arguments.resources, arguments.quiet, &mut reconciling).await?;
+    reconcile::on_drydock(arguments.resources, arguments.quiet, &mut table).await?;
     if let Some(kubeconfig) = &arguments.real {
-        reconcile::on_real(kubeconfig, arguments.resources, &mut reconciling).await?;
+        reconcile::on_real(kubeconfig, arguments.resources, &mut table).await?;
         if let Some(program) = &arguments.sample_controller {
-            sample_controller::measure(program, kubeconfig, arguments.resources, &mut reconciling).await?;
+            sample_controller::measure(program, kubeconfig, arguments.resources, &mut table).await?;
         }
     }
-    reconciling.print();
+    table.print();
     Ok(())
+}
+
+/// A directory on the disk that this program is on: `/tmp` may be memory, where nothing costs a flush.
+fn directory() -> Result<TempDir> {
+    let program = std::env::current_exe()?;
+    Ok(tempfile::tempdir_in(program.parent().context("no directory")?)?)
 }

@@ -163,7 +163,12 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// Follows the pods of a label until there are as many ready ones; gives when that was.
-async fn until_ready(client: Client, label: String, count: usize, not: Option<String>) -> Result<Instant> {
+pub async fn until_ready(
+    client: Client,
+    label: String,
+    count: usize,
+    not: Option<String>,
+) -> Result<Instant> {
     let pods: Api<Pod> = Api::default_namespaced(client);
     let changes = watcher(pods, watcher::Config::default().labels(&label)).touched_objects();
     let mut changes = std::pin::pin!(changes);
@@ -211,13 +216,14 @@ async fn gone(client: &Client, label: &str) -> Result<()> {
     Ok(())
 }
 
-fn custom(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+/// The custom resources of a kind.
+pub fn custom(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     Api::default_namespaced_with(client.clone(), &resource)
 }
 
 /// Deletes a resource, and waits until it is gone with all that it owned.
-async fn vanish(resources: &Api<DynamicObject>, name: &str) -> Result<()> {
+pub async fn vanish(resources: &Api<DynamicObject>, name: &str) -> Result<()> {
     resources.delete(name, &DeleteParams::foreground()).await?;
     let began = Instant::now();
     while resources.get_opt(name).await?.is_some() {

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::task::block_in_place;
 
 use crate::{
+    directory,
     started::{Started, processes, processor, resident},
     table::Table,
 };
@@ -40,12 +41,6 @@ const SAMPLE: usize = 10_000;
 const NAMESPACE: &str = "bench";
 const MAPS: &str = "/api/v1/namespaces/bench/configmaps";
 const CUSTOM: &str = "/apis/cache.example.com/v1alpha1/namespaces/bench/memcacheds";
-
-/// A directory on the disk that this program is on: `/tmp` may be memory, where nothing costs a flush.
-fn directory() -> Result<TempDir> {
-    let program = std::env::current_exe()?;
-    Ok(tempfile::tempdir_in(program.parent().context("no directory")?)?)
-}
 
 /// `ballast up` on a directory, as plain a Kubernetes as the other one.
 fn up(ballast: &Path, directory: &TempDir) -> Result<(Started, f64)> {

@@ -1,0 +1,135 @@
+//! What the proof of a backup costs: the server's own tools and `ballast agent`, on the same server, one after the
+//! other.
+//!
+//! Both dump the same database with the same options through the same socket to the same disk. The tool's dump is
+//! written plainly and is not synced, or goes through the compression that scripts use; the agent's is compressed, on
+//! disk, and read back. Both restores end with the data in a server; the agent's also prepares that server, dumps it
+//! once more, compares, and ends it with everything on disk.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, api::PostParams};
+use serde_json::{Value, json};
+
+use super::{BALLAST, IMAGE, Inside, pull};
+use crate::{
+    directory, reconcile,
+    started::Started,
+    table::{Table, median},
+};
+
+/// Dumps are quick enough to be taken several times.
+const RUNS: usize = 3;
+/// What a row of the table below takes in a dump.
+const ROW: usize = 295;
+
+/// The tool with what the agent gives it.
+const DUMP: &str = "mariadb-dump --defaults-file=/work/client.cnf --single-transaction --routines --triggers --events \
+    --hex-blob --quick --default-character-set=utf8mb4 --max-allowed-packet=1G --databases shop";
+const AGENT_DUMP: &str = "rm -f /work/backup-*; /ballast/ballast agent dump mariadb --socket /run/mysqld/mysqld.sock \
+    --password-file /work/password --database shop --to /work";
+const LOAD: &str = "mariadb --defaults-file=/work/client.cnf < /work/raw.sql";
+const AGENT_LOAD: &str = "/ballast/ballast agent restore mariadb --from /work/backup-*.sql.zst --volume /work/three \
+    --superuser-password-file /work/password";
+const ASK: &str = "mariadb --defaults-file=/work/client.cnf -e 'SELECT 1'";
+
+/// Measures on a database of some size.
+pub async fn measure(ballast: &Path, megabytes: usize) -> Result<()> {
+    pull(ballast)?;
+    let work = directory()?;
+    fs::write(work.path().join("password"), "bench")?;
+    fs::write(work.path().join("client.cnf"), "[client]\nuser=root\npassword=bench\n")?;
+    for name in ["", "one", "two", "three"] {
+        let path = work.path().join(name);
+        fs::create_dir_all(&path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o777))?;
+    }
+    let (started, _) = Started::up(ballast, &["--memory", "--no-operators"])?;
+    let pods: Api<Pod> = Api::default_namespaced(reconcile::real(&started.kubeconfig).await?);
+    for name in ["one", "two"] {
+        pods.create(&PostParams::default(), &serde_json::from_value(pod(name, work.path()))?).await?;
+    }
+    let [one, two] = ["one", "two"].map(|pod| Inside { pods: pods.clone(), pod });
+    let measured = compare(&one, &two, megabytes).await;
+    // What servers wrote is theirs to remove.
+    let cleared = one.run("rm -rf /work/*").await;
+    measured?.print();
+    cleared.map(drop)
+}
+
+/// A server on a directory: one to be dumped, one to be loaded.
+fn pod(name: &str, work: &Path) -> Value {
+    let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {
+            "securityContext": {"runAsUser": 999, "runAsGroup": 999, "fsGroup": 999},
+            "initContainers": [{
+                "name": "install", "image": BALLAST, "args": ["agent", "install", "/ballast"],
+                "volumeMounts": [mount("ballast", "/ballast")],
+            }],
+            "containers": [{
+                "name": "server", "image": IMAGE,
+                "command": [
+                    "/ballast/ballast", "agent", "run", "mariadb", "--volume", format!("/work/{name}"),
+                    "--superuser-password-file", "/work/password",
+                ],
+                "volumeMounts": [mount("work", "/work"), mount("ballast", "/ballast"), mount("run", "/run/mysqld")],
+            }],
+            "volumes": [
+                {"name": "work", "hostPath": {"path": work, "type": "Directory"}},
+                {"name": "ballast", "emptyDir": {}}, {"name": "run", "emptyDir": {}},
+            ],
+        },
+    })
+}
+
+async fn compare(one: &Inside, two: &Inside, megabytes: usize) -> Result<Table> {
+    one.until(ASK).await?;
+    two.until(ASK).await?;
+    let fill = fill(megabytes * 1_000_000 / ROW);
+    one.run(&format!("mariadb --defaults-file=/work/client.cnf -e \"{fill}\"")).await?;
+
+    let (mut raw, mut compressed, mut agent) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        compressed.push(one.run(&format!("{DUMP} | gzip -1 > /work/raw.sql.gz")).await?);
+        raw.push(one.run(&format!("{DUMP} > /work/raw.sql")).await?);
+        agent.push(one.run(AGENT_DUMP).await?);
+    }
+    let agent = median(agent);
+    let (tool_load, agent_load) = (two.run(LOAD).await?, one.run(AGENT_LOAD).await?);
+    let mut table = Table::new(
+        &format!(
+            "a database of {megabytes} MB, dumped (median of {RUNS}) and restored (once) by {IMAGE}'s tools and by the agent"
+        ),
+        ["what", "tool", "agent", "of the tool's throughput", "goal"],
+    );
+    let mut row = |what: &str, tool: f64, agent: f64, goal: &str| {
+        let said = |seconds: f64| format!("{seconds:.1} s, {:.0} MB/s", megabytes as f64 / seconds);
+        table.row([what.into(), said(tool), said(agent), format!("{:.2}", tool / agent), goal.into()]);
+    };
+    row("backup, the tool's neither compressed nor synced", median(raw), agent, "0.90 or more");
+    row("backup, the tool's through gzip -1", median(compressed), agent, "for comparison");
+    row("restore, the agent's compared with the backup", tool_load, agent_load, "0.90 or more");
+    Ok(table)
+}
+
+/// Orders of a shop: numbers, dates, texts that repeat and some that don't, a few bytes.
+fn fill(rows: usize) -> String {
+    format!(
+        "CREATE DATABASE shop; USE shop; CREATE TABLE orders (id BIGINT PRIMARY KEY AUTO_INCREMENT, customer INT NOT NULL, \
+         created DATETIME NOT NULL, total DECIMAL(10, 2), status VARCHAR(16), note VARCHAR(400), payload VARBINARY(64), \
+         KEY (customer)); INSERT INTO orders (customer, created, total, status, note, payload) \
+         SELECT seq % 50000, '2024-01-01' + INTERVAL seq SECOND, (seq * 7919 % 100000) / 100, \
+         ELT(1 + seq % 4, 'new', 'paid', 'shipped', 'it''s back'), CONCAT('order ', seq, ' of customer ', seq % 50000, \
+         ' was placed through ', ELT(1 + seq % 3, 'the web shop', 'telephone', 'a partner agent'), \
+         ' and is to be delivered to ', MD5(seq), '; please ring the bell ', REPEAT('and wait ', seq % 12)), \
+         UNHEX(SHA1(seq)) FROM seq_1_to_{rows};"
+    )
+}
