@@ -9,12 +9,13 @@ use std::{
 
 use bytes::Bytes;
 use futures::Stream;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use serde_json::Value;
 
 use crate::{
     accept::{Accept, Format},
+    call,
     failure::Failure,
 };
 
@@ -187,6 +188,28 @@ pub fn warn<'a>(answer: &mut Answer, warnings: impl IntoIterator<Item = &'a str>
             answer.headers_mut().append(header::WARNING, header);
         }
     }
+}
+
+/// Breaks JSON into lines for a person who reads it: who asks for that, or looks with a program that people look with.
+#[must_use]
+pub fn indent(mut answer: Answer, uri: &Uri, request: &HeaderMap) -> Answer {
+    let asked = uri.query().unwrap_or_default().split('&').find_map(|part| part.strip_prefix("pretty="));
+    let agent = call::user_agent(request);
+    let wanted = match asked.filter(|value| !value.is_empty()) {
+        Some(value) => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        None => ["curl", "Wget", "Mozilla/5.0"].iter().any(|program| agent.starts_with(program)),
+    };
+    // What is passed on from elsewhere, and what only programs read, stays as it is.
+    let ours = !uri.path().starts_with("/openapi/") && !uri.path().contains("/proxy");
+    let is_json = answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if !(wanted && ours && is_json) {
+        return answer;
+    }
+    let value = answer.body().bytes().and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    if let Some(lines) = value.and_then(|value| serde_json::to_vec_pretty(&value).ok()) {
+        *answer.body_mut() = ResponseBody::whole(lines);
+    }
+    answer
 }
 
 /// Compresses a large whole body for a client that asks for it.

@@ -240,7 +240,7 @@ impl Api {
             .headers_mut()
             .entry(header::CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
-        let answer = response::compress(answer, &parts.headers);
+        let answer = response::compress(response::indent(answer, &parts.uri, &parts.headers), &parts.headers);
         self.record(seen, &answer, received);
         answer
     }

@@ -55,6 +55,24 @@ async fn openapi_is_served_in_both_versions_and_in_protobuf() {
 }
 
 #[tokio::test]
+async fn people_are_shown_lines_and_programs_none() {
+    let cluster = Cluster::new().await;
+    for (line, lines) in [
+        ("GET /api/v1/namespaces/default", false),
+        ("GET /api/v1/namespaces/default?pretty=true", true),
+        ("GET /api/v1/namespaces/default\nUser-Agent: curl/8.5.0", true),
+        ("GET /api/v1/namespaces/default?pretty=\nUser-Agent: Mozilla/5.0 (X11)", true),
+        ("GET /api/v1/namespaces/default?pretty=0\nUser-Agent: curl/8.5.0", false),
+        ("GET /api/v1/namespaces/none\nUser-Agent: curl/8.5.0", true),
+        ("GET /openapi/v2\nUser-Agent: curl/8.5.0", false),
+    ] {
+        let answer = cluster.send(line, "").await;
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(bytes.starts_with(b"{\n  \""), lines, "{line}");
+    }
+}
+
+#[tokio::test]
 async fn large_answers_are_compressed_for_those_who_ask() {
     let cluster = Cluster::new().await;
     let maps = "/api/v1/namespaces/default/configmaps";
