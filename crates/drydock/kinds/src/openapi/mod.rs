@@ -33,10 +33,10 @@ pub fn v3_index(registry: &Registry) -> Value {
     json!({"paths": paths})
 }
 
-/// The `hash` of the document of a group and version, if it is served.
+/// The `hash` of the document of a group and version, if it is served. What is built in changes with the program.
 #[must_use]
 pub fn document_hash(registry: &Registry, group: &str, version: &str) -> String {
-    let mut content = format!("{KUBERNETES} {group}/{version}\n");
+    let mut content = format!("{KUBERNETES} {} {group}/{version}\n", env!("CARGO_PKG_VERSION"));
     for kind in registry.of(group, version) {
         content.push_str(&kind.kind);
         content.push_str(&format!(" {} {:?}\n", kind.plural, kind.subresources));
