@@ -317,6 +317,7 @@ impl Worker {
 
     /// A container waits; how it ended before stays known.
     pub(super) fn wait_with(&mut self, container: &str, reason: &str, message: String) {
+        self.live.lock().waiting.insert(container.to_owned(), reason.to_owned());
         let seen = self.seen(container);
         let waiting = State::Waiting { reason: reason.to_owned(), message };
         if let State::Ended(ended) = std::mem::replace(&mut seen.state, waiting) {

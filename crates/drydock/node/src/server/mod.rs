@@ -241,7 +241,10 @@ fn show_logs(
                 format!("previous terminated container \"{container}\" in pod \"{name}\" not found");
             return Err(Refusal::bad(message));
         }
-        let waiting = shown.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.clone());
+        // What this node says, and what it said before it was started again.
+        let waiting = found.live.lock().waiting.get(container).cloned();
+        let shown = || shown.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.clone());
+        let waiting = waiting.or_else(shown);
         if found.container.is_none() {
             let reason = waiting.unwrap_or_else(|| "ContainerCreating".to_owned());
             let reason = match reason.as_str() {
