@@ -27,7 +27,7 @@ mod resource;
 mod status;
 mod validate;
 
-use ballast_operator::{Answers, ObjectRef, Operator, Plan, Relation, View};
+use ballast_operator::{Answers, MANAGED, ObjectRef, Operator, Plan, Relation, View};
 use k8s_openapi::api::core::v1::Pod;
 
 pub use resource::{Gordon, GordonPods, GordonSpec, GordonStatus, State};
@@ -50,7 +50,7 @@ impl Operator for GordonOperator {
     const FIELD_MANAGER: &'static str = "ballast-gordon";
 
     fn relations(&self) -> Vec<Relation> {
-        vec![Relation::owned::<Pod>().removable()]
+        vec![Relation::owned::<Pod>().removable().within(MANAGED)]
     }
 
     fn claims(&self, resource: &Gordon) -> Vec<ObjectRef> {

@@ -28,7 +28,7 @@ mod servers;
 mod statistics;
 mod validate;
 
-use ballast_operator::{Answers, ObjectRef, Operator, Plan, Question, Relation, View};
+use ballast_operator::{Answers, MANAGED, ObjectRef, Operator, Plan, Question, Relation, View};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Service},
@@ -59,7 +59,7 @@ impl Operator for MemcachedOperator {
             Relation::owned::<Service>(),
             Relation::owned::<PodDisruptionBudget>(),
             // The Deployment makes another in place of one that is removed.
-            Relation::observed::<Pod>(LABEL).removable(),
+            Relation::observed::<Pod>(LABEL).removable().within(MANAGED),
         ]
     }
 

@@ -104,7 +104,13 @@ pub struct Relation {
     pub removes: bool,
     /// Whether what such objects log is read. Of pods.
     pub logs: bool,
+    /// A selector of labels that all such objects match: nothing else of the kind is watched, where all relations to it
+    /// say the same.
+    pub within: Option<Cow<'static, str>>,
 }
+
+/// The [selector](Relation::within) of everything that operators make.
+pub const MANAGED: &str = "app.kubernetes.io/managed-by=ballast";
 
 impl Relation {
     /// Objects of this type are made by the operator and belong to the resource.
@@ -113,7 +119,7 @@ impl Relation {
         K: kube_core::Resource<DynamicType = ()>,
         K::Scope: Scope,
     {
-        Relation { kind: KindRef::of::<K>(), how: How::Owned, removes: false, logs: false }
+        Relation::new(KindRef::of::<K>(), How::Owned)
     }
 
     /// Objects of this type hold the resource's data.
@@ -122,12 +128,7 @@ impl Relation {
         K: kube_core::Resource<DynamicType = ()>,
         K::Scope: Scope,
     {
-        Relation {
-            kind: KindRef::of::<K>(),
-            how: How::Kept { label: label.into() },
-            removes: false,
-            logs: false,
-        }
+        Relation::new(KindRef::of::<K>(), How::Kept { label: label.into() })
     }
 
     /// Objects of this type are only looked at, unless they are [removable](Relation::removable).
@@ -136,12 +137,19 @@ impl Relation {
         K: kube_core::Resource<DynamicType = ()>,
         K::Scope: Scope,
     {
-        Relation {
-            kind: KindRef::of::<K>(),
-            how: How::Observed { label: label.into() },
-            removes: false,
-            logs: false,
-        }
+        Relation::new(KindRef::of::<K>(), How::Observed { label: label.into() })
+    }
+
+    fn new(kind: KindRef, how: How) -> Self {
+        Relation { kind, how, removes: false, logs: false, within: None }
+    }
+
+    /// All such objects match this selector of labels. What stands under a claimed name and does not is looked for
+    /// before something is made there.
+    #[must_use]
+    pub fn within(mut self, selector: &'static str) -> Self {
+        self.within = Some(selector.into());
+        self
     }
 
     /// Plans may also remove such objects.
@@ -170,6 +178,15 @@ impl Relation {
             verbs.push("delete");
         }
         verbs
+    }
+
+    /// What all such objects match, where that is known: what is only looked at has the label that it is found by.
+    pub fn selector(&self) -> Option<&str> {
+        let found_by = match &self.how {
+            How::Observed { label } if !label.starts_with('.') => Some(&**label),
+            _ => None,
+        };
+        self.within.as_deref().or(found_by)
     }
 
     /// The label by which objects are found, where they are found by one.

@@ -36,7 +36,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use conditions::{ConditionStatus, Conditions};
 pub use failure::{Class, Failure};
-pub use kind::{How, KindRef, Relation, Scope};
+pub use kind::{How, KindRef, MANAGED, Relation, Scope};
 pub use lint::{Finding, lint};
 pub use names::Taken;
 pub use object::{NotAnObject, Object, ObjectRef, Unreadable, label};

@@ -53,8 +53,11 @@ pub fn trouble(pods: &[Pod], container: &str) -> Option<Trouble> {
 /// What is wrong with a pod, with its name.
 fn trouble_of(pod: &Pod, container: &str) -> Option<Trouble> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
-    let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
-    let container = statuses.into_iter().find(|status| status.name == container)?;
+    let status = pod.status.as_ref()?;
+    // While a container that comes first fails, the one that counts waits for it and says nothing.
+    let first = status.init_container_statuses.iter().flatten().find(|status| fails(status));
+    let mut statuses = status.container_statuses.iter().flatten();
+    let container = first.or_else(|| statuses.find(|status| status.name == container))?;
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
     match reason {
@@ -88,6 +91,13 @@ fn trouble_of(pod: &Pod, container: &str) -> Option<Trouble> {
             Some(Trouble::new("CrashLoop", text))
         }
     }
+}
+
+/// Whether a container neither runs nor did what it was for.
+fn fails(container: &ContainerStatus) -> bool {
+    let state = container.state.as_ref();
+    state.is_some_and(|state| state.waiting.is_some())
+        || ended(state).is_some_and(|ended| ended.exit_code != 0)
 }
 
 /// What a container said in its termination message, as far as it fits.

@@ -78,6 +78,10 @@ pub(crate) struct Policy {
     pub(crate) labels: Vec<String>,
     /// Objects are applied, so what is owned on them matters; and whoever stands under a claimed name must be seen.
     pub(crate) applied: bool,
+    /// What objects that matter to somebody match, each as far as its relation says. [`None`] is everything.
+    pub(crate) selectors: BTreeSet<Option<String>>,
+    /// They are Secrets: that a value is there is kept, and not the value.
+    pub(crate) secret: bool,
 }
 
 /// How much of an object is kept.
@@ -89,12 +93,21 @@ enum Keep {
 }
 
 impl Policy {
-    /// The one label that every object worth keeping carries, to narrow the watch by.
+    /// What every object worth keeping matches, to narrow the watch by.
     pub(crate) fn selector(&self) -> Option<&str> {
-        match self.labels.as_slice() {
-            [label] if !self.primary && !self.applied && !label.starts_with('.') => Some(label),
+        let mut selectors = self.selectors.iter();
+        match (selectors.next(), selectors.next()) {
+            (Some(Some(selector)), None) if !self.primary => Some(selector),
             _ => None,
         }
+    }
+
+    /// Whether a watch shows such an object at all.
+    pub(crate) fn shows(&self, object: &Object) -> bool {
+        self.selector().is_none_or(|selector| match selector.split_once('=') {
+            Some((label, value)) => object.label(label) == Some(value),
+            None => object.label(selector).is_some(),
+        })
     }
 
     fn keep(&self, entry: &Entry) -> Keep {
@@ -128,6 +141,11 @@ impl Policy {
                 }
             }
             Keep::All => {}
+        }
+        if self.secret
+            && let Some(data) = value.get_mut("data").and_then(Value::as_object_mut)
+        {
+            data.values_mut().for_each(|secret| *secret = Value::from(""));
         }
         entry.json = serde_json::to_vec(&value).ok()?.into_boxed_slice();
         Some(entry)

@@ -199,7 +199,14 @@ impl<O: Operator> Hands<'_, O> {
             "metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": taken}
         });
         let own = KindRef::of::<O::Resource>();
-        self.write(&own, self.key, self.writer.merge(&own, self.key, &body)).await
+        self.write(&own, self.key, self.writer.merge(&own, self.key, &body)).await?;
+        // The last finalizer of what is being deleted takes the resource with it. The answer has the revision that it
+        // had before, which every watch has shown: it must not be taken for one that is still there.
+        if taken.is_empty() && meta.deletion_timestamp.is_some() {
+            let uid = meta.uid.as_deref().unwrap_or_default();
+            self.memory.lock().expect(&own, self.key, What::Gone(uid.into()));
+        }
+        Ok(())
     }
 
     /// Writes an object. No view from now on is older than that; also if this round is broken off before the answer

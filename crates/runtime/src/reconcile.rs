@@ -83,12 +83,20 @@ impl<O: Operator> Controller<O> {
     pub(crate) async fn reconcile(&self, key: &Key, round_id: &str) -> Ended {
         let memory = self.memories.of(key);
         let sight = Sight { operator: &self.operator, caches: &self.caches, writer: &self.writer };
-        let view = match sight.view(key, &memory, self.clock.now()).await {
-            Ok(view) => view,
-            Err(unseen) => return self.without_view(key, &memory, &unseen),
+        let (view, plan) = loop {
+            let view = match sight.view(key, &memory, self.clock.now()).await {
+                Ok(view) => view,
+                Err(unseen) => return self.without_view(key, &memory, &unseen),
+            };
+            let answers = self.answers(&view, &memory).await;
+            let plan = self.operator.plan(&view, &answers);
+            // Whoever is found is in the next view, so that this comes to an end.
+            match sight.finds_strangers(&settle::<O>(&plan, &view), &memory).await {
+                Ok(true) => {}
+                Ok(false) => break (view, plan),
+                Err(refusal) => return self.without_view(key, &memory, &refusal.into()),
+            }
         };
-        let answers = self.answers(&view, &memory).await;
-        let plan = self.operator.plan(&view, &answers);
         self.warn_of_mistakes(&view, &plan);
         let settled = settle::<O>(&plan, &view);
         let carried = self.hands(key, &view, &memory).carry_out(&settled).await;

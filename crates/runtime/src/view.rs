@@ -6,7 +6,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ballast_operator::{Children, Class, Failure, KindRef, Object, Operator, Outcome, View};
+use ballast_operator::{
+    Change, Children, Class, Effect, Failure, KindRef, Object, Operator, Outcome, Settled, Verdict, View,
+};
 use jiff::Timestamp;
 use kube::Resource as _;
 use parking_lot::Mutex;
@@ -115,6 +117,39 @@ impl<O: Operator> Sight<'_, O> {
         self.caches.of(&expected.kind).is_none_or(|cache: &Arc<Cache>| expected.is_met_by(cache))
     }
 
+    fn shows(&self, kind: &KindRef, object: &Object) -> bool {
+        self.caches.of(kind).is_none_or(|cache| cache.policy.shows(object))
+    }
+
+    /// Whether something stands where a plan would make something, and no watch shows it. The next view has it.
+    pub(crate) async fn finds_strangers(
+        &self,
+        plan: &[Settled<'_>],
+        memory: &Mutex<Memory>,
+    ) -> Result<bool, Refusal> {
+        let mut found = false;
+        for settled in plan {
+            let (Effect::Apply(object), Verdict::Change(Change::Create)) =
+                (&settled.step.effect, &settled.verdict)
+            else {
+                continue;
+            };
+            let mut kinds = self.operator.relations().into_iter().map(|relation| relation.kind);
+            let Some(kind) = kinds.find(|kind| kind.is(object.api_version(), object.kind())) else {
+                continue;
+            };
+            if self.caches.of(&kind).is_none_or(|cache| cache.policy.selector().is_none()) {
+                continue;
+            }
+            let key = Key::new(object.namespace(), object.name());
+            if self.writer.read(&kind, &key).await?.is_some() {
+                memory.lock().expect(&kind, &key, What::Unknown);
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+
     /// Asks the server for what the caches lack.
     async fn ask(
         &self,
@@ -133,6 +168,8 @@ impl<O: Operator> Sight<'_, O> {
                 (None, Some(entry)) => {
                     memory.expect(&expected.kind, &expected.key, What::Gone(entry.uid.clone()));
                 }
+                // No watch will ever show it: it is read each time, until it is gone.
+                (Some(object), _) if !self.shows(&expected.kind, object) => {}
                 // From here on the cache has to be at least as new as what was read.
                 (Some(object), _) => {
                     let read = What::Revision(revision(object.resource_version().unwrap_or_default()));

@@ -7,6 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ballast_operator::{How, KindRef, Relation};
 use futures::{StreamExt as _, pin_mut};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ObjectMeta},
@@ -95,6 +96,8 @@ impl Wanted {
         self.policies.entry(resource.clone()).or_default().primary = true;
         for relation in relations {
             let policy = self.policies.entry(relation.kind.clone()).or_default();
+            policy.selectors.insert(relation.selector().map(str::to_owned));
+            policy.secret = relation.kind == KindRef::of::<Secret>();
             match &relation.how {
                 How::Owned => {
                     policy.owners.insert((resource.group.to_string(), resource.kind.to_string()));

@@ -8,10 +8,10 @@ use super::*;
 
 fn policy() -> Policy {
     Policy {
-        primary: false,
         owners: [("test".to_owned(), "Notebook".to_owned())].into(),
         labels: vec!["notebook".to_owned()],
         applied: true,
+        ..Policy::default()
     }
 }
 
@@ -91,7 +91,8 @@ fn of_a_stranger_only_the_outline_is_kept() {
 
 #[test]
 fn of_what_is_only_observed_nothing_is_kept_that_no_one_looks_at() {
-    let observed = Policy { labels: vec!["notebook".into()], ..Policy::default() };
+    let selectors = [Some("notebook".to_owned())].into();
+    let observed = Policy { labels: vec!["notebook".into()], selectors, ..Policy::default() };
     assert_eq!(observed.selector(), Some("notebook"));
     let (cache, heard) = cache(observed, &[]);
     cache.show(0, shown("other", 1, Value::Null));
@@ -101,6 +102,38 @@ fn of_what_is_only_observed_nothing_is_kept_that_no_one_looks_at() {
     // Losing the label is going away.
     cache.show(0, shown("a", 3, Value::Null));
     assert_eq!(*heard.lock(), ["default/a new", "default/a gone"]);
+}
+
+#[test]
+fn a_watch_is_narrowed_where_all_who_look_say_the_same() {
+    let policy = |selectors: &[Option<&str>]| Policy {
+        selectors: selectors.iter().map(|selector| selector.map(str::to_owned)).collect(),
+        applied: true,
+        ..Policy::default()
+    };
+    assert_eq!(policy(&[Some("a=b"), Some("a=b")]).selector(), Some("a=b"));
+    assert_eq!(policy(&[Some("a=b"), Some("a")]).selector(), None);
+    assert_eq!(policy(&[Some("a=b"), None]).selector(), None);
+    assert_eq!(Policy { primary: true, ..policy(&[Some("a")]) }.selector(), None);
+    let object = |labels: Value| {
+        let value =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": labels}});
+        Object::new(value).unwrap()
+    };
+    assert!(policy(&[Some("a=b")]).shows(&object(json!({"a": "b"}))));
+    assert!(!policy(&[Some("a=b")]).shows(&object(json!({"a": "c"}))));
+    assert!(policy(&[Some("a")]).shows(&object(json!({"a": "c"}))));
+    assert!(!policy(&[Some("a")]).shows(&object(json!({"b": "c"}))));
+    assert!(policy(&[None]).shows(&object(json!({}))));
+}
+
+#[test]
+fn of_a_secret_the_keys_are_kept_and_no_value() {
+    let (cache, _) = cache(Policy { secret: true, ..policy() }, &[]);
+    let mut secret = shown("a", 1, owned_by("u-1", "Notebook"));
+    secret.value["data"] = json!({"password": "c2VjcmV0"});
+    cache.show(0, secret);
+    assert_eq!(kept(&cache, "a").unwrap()["data"], json!({"password": ""}));
 }
 
 #[test]

@@ -60,7 +60,10 @@ impl Operator for NotebookOperator {
     const FINALIZER: Option<&'static str> = Some(FINALIZER);
 
     fn relations(&self) -> Vec<Relation> {
-        vec![Relation::owned::<ConfigMap>().removable(), Relation::kept::<Secret>(LABEL).removable()]
+        vec![
+            Relation::owned::<ConfigMap>().removable(),
+            Relation::kept::<Secret>(LABEL).removable().within(LABEL),
+        ]
     }
 
     fn claims(&self, notebook: &Notebook) -> Vec<ObjectRef> {
@@ -135,6 +138,10 @@ fn page_object(view: &View<Notebook>, page: u32) -> Object {
 
 fn lock(view: &View<Notebook>, plan: &mut Plan) {
     let name = view.name();
+    let kind = ballast_operator::KindRef::of::<Secret>();
+    if view.children.object(&kind, name).is_some_and(|taken| taken.label(LABEL) != Some(name)) {
+        return;
+    }
     let secret = json!({
         "apiVersion": "v1",
         "kind": "Secret",

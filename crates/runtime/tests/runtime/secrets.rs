@@ -2,7 +2,7 @@
 
 use drydock::Fault;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use kube::{Api, api::PostParams};
 
 use crate::{log, notebook::notebook, support::*};
 
@@ -66,4 +66,38 @@ async fn a_minted_secret_survives_a_write_whose_answer_was_lost() {
         rest(&drydock).await;
         assert_eq!(password(&drydock, "a").await, minted);
     }
+}
+
+#[tokio::test]
+async fn what_no_watch_shows_is_seen_before_something_is_made_in_its_place() {
+    let drydock = cluster().await;
+    let secrets: Api<Secret> = Api::namespaced(drydock.client(), "default");
+    let theirs: Secret = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
+    secrets.create(&PostParams::default(), &theirs).await.unwrap();
+    let _running = run(&drydock);
+    let mut locked = notebook("a", 1);
+    locked.spec.locked = true;
+    create(&drydock, &locked).await;
+    until(&drydock, "a", "Ready", "True Written").await;
+    change(&drydock, "a", serde_json::json!({"text": "other"})).await;
+    page_reads(&drydock, "a-0", "other").await;
+    rest(&drydock).await;
+    let seen = secrets.get("a").await.unwrap();
+    assert!(seen.data.is_none() && seen.metadata.labels.is_none(), "it is somebody else's: {seen:?}");
+    let asked = drydock.requests().entries();
+    let mut watched =
+        asked.iter().filter(|entry| entry.user == OPERATOR && entry.resource.ends_with("secrets"));
+    let watched = watched.find(|entry| entry.verb == drydock::Verb::List).unwrap();
+    assert!(watched.query.contains("labelSelector=notebook"), "{watched:?}");
+    // Once it is gone, there is room.
+    secrets.delete("a", &Default::default()).await.unwrap();
+    change(&drydock, "a", serde_json::json!({"text": "again"})).await;
+    assert!(!password(&drydock, "a").await.is_empty());
+    rest(&drydock).await;
+    let settled = requests(&drydock).len();
+    change(&drydock, "a", serde_json::json!({"text": "last"})).await;
+    page_reads(&drydock, "a-0", "last").await;
+    rest(&drydock).await;
+    let read = requests(&drydock).split_off(settled);
+    assert!(!read.iter().any(|line| line.starts_with("get ")), "what is ours is watched: {read:#?}");
 }
