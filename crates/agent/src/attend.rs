@@ -1,4 +1,5 @@
-//! Stands by a MySQL or MariaDB server for as long as it runs: asks it each second, and sees an upgrade through.
+//! Stands by a MySQL or MariaDB server for as long as it runs: asks it each second, sees an upgrade through, and tells it
+//! passwords that changed.
 //!
 //! The server is asked by the client that its image has, which stays connected through the socket beside it; so one
 //! question is one line there and one line back.
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::backup::{Address, BackupError, Connection, Login};
+use crate::backup::Login;
 use crate::flavour::{Flavour, SOCKET};
-use crate::secret::Secret;
+use crate::passwords::{Newer, Passwords};
 use crate::status::{Heard, Status};
 use crate::version::Version;
 use crate::volume::{Marker, Volume};
@@ -28,6 +29,10 @@ const EACH: Duration = Duration::from_secs(1);
 /// How soon what failed is tried again.
 const LATER: Duration = Duration::from_secs(5);
 
+/// How a client begins to say what a server did not like.
+const ERROR: &str = "ERROR ";
+/// After this a server quotes what it could not read, which may hold a password.
+const QUOTED: &str = " near ";
 /// What a server says to a password that it does not know.
 const DENIED: &str = "ERROR 1045 ";
 
@@ -36,7 +41,7 @@ pub(crate) struct Attended {
     pub(crate) status: Arc<Status>,
     pub(crate) volume: Arc<Volume>,
     pub(crate) marker: Marker,
-    pub(crate) superuser: Secret,
+    pub(crate) passwords: Passwords,
 }
 
 /// Makes way for a server's socket: one that is there was left by a server that is gone.
@@ -45,26 +50,26 @@ pub(crate) fn make_way() {
 }
 
 /// Attends from here on, until the process ends.
-pub(crate) fn attend(attended: Attended) -> Result<(), BackupError> {
-    let Attended { status, volume, mut marker, superuser } = attended;
-    let connection = Connection {
-        flavour: marker.flavour,
-        address: Address::Socket(SOCKET.into()),
-        user: "root".to_owned(),
-        password: superuser,
-    };
-    let login = Login::new(&connection)?;
+pub(crate) fn attend(attended: Attended) {
+    let Attended { status, volume, mut marker, mut passwords } = attended;
     thread::spawn(move || {
         while !Path::new(SOCKET).exists() {
             thread::sleep(SOON);
         }
+        // Whether the user is let in with what the file holds is looked at once: from then on the file is.
+        let mut unseen = true;
         loop {
-            let (heard, why) = match Session::open(&login) {
+            let mut told = None;
+            let (heard, why) = match Session::open(passwords.login()) {
                 Ok(mut session) => {
                     while let Ok(version) = session.ask() {
+                        if let Some(newer) = told.take() {
+                            learned(&mut passwords, newer);
+                            unseen = false;
+                        }
                         if marker.upgrading {
                             status.hear(Heard::Nothing, "its data is being upgraded");
-                            match upgrade(&login, &volume, &mut marker) {
+                            match upgrade(passwords.login(), &volume, &mut marker) {
                                 Ok(()) => tracing::info!(version = %marker.version, "the data is upgraded"),
                                 Err(why) => {
                                     tracing::error!("{why}");
@@ -75,18 +80,52 @@ pub(crate) fn attend(attended: Attended) -> Result<(), BackupError> {
                             continue;
                         }
                         status.is_version(version);
-                        status.hear(Heard::Answer, "");
-                        thread::sleep(EACH);
+                        told = passwords.newer(unseen && is_denied(&passwords));
+                        unseen = unseen && told.is_some();
+                        match &told {
+                            // The client ends with the first statement that fails: whether it did is heard next.
+                            Some(newer) => drop(session.tell(&passwords.statements(newer))),
+                            None => {
+                                status.hear(Heard::Answer, "");
+                                thread::sleep(EACH);
+                            }
+                        }
                     }
                     session.last_words()
                 }
                 Err(why) => (Heard::Nothing, why),
             };
+            if told.is_some() && why.starts_with(ERROR) {
+                let why = why.split(QUOTED).next().unwrap_or_default();
+                let why = format!("it does not take a password that was changed: {why}");
+                tracing::error!("{why}");
+                status.hear(Heard::Refusal, &why);
+                thread::sleep(LATER);
+                continue;
+            }
             status.hear(heard, &why);
+            if heard == Heard::Refusal
+                && let Err(error) = passwords.denied()
+            {
+                tracing::error!(%error, "the password that there is now can't be tried");
+            }
             thread::sleep(if heard == Heard::Refusal { EACH } else { SOON });
         }
     });
-    Ok(())
+}
+
+fn learned(passwords: &mut Passwords, newer: Newer) {
+    match passwords.learned(newer) {
+        Ok(()) => tracing::info!("the server was told the passwords that changed"),
+        Err(error) => tracing::error!(%error, "the new password can't be kept"),
+    }
+}
+
+/// Whether the server does not know the user's password.
+fn is_denied(passwords: &Passwords) -> bool {
+    let Some(Ok(login)) = passwords.user_login() else { return false };
+    let Ok(mut session) = Session::open(&login) else { return false };
+    session.ask().is_err() && session.last_words().0 == Heard::Refusal
 }
 
 /// A client that is connected, or about to be.
@@ -113,10 +152,13 @@ impl Session {
         Ok(Session { child, questions, answers: BufReader::new(answers) })
     }
 
+    fn tell(&mut self, statements: &str) -> Result<(), ()> {
+        self.questions.as_mut().ok_or(())?.write_all(statements.as_bytes()).map_err(drop)
+    }
+
     /// The server's version, from the server.
     fn ask(&mut self) -> Result<Version, ()> {
-        let questions = self.questions.as_mut().ok_or(())?;
-        questions.write_all(b"SELECT VERSION();\n").map_err(drop)?;
+        self.tell("SELECT VERSION();\n")?;
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(drop)?;
         Version::parse(line.trim()).ok_or(())

@@ -36,6 +36,7 @@ mod flavour;
 mod install;
 mod listen;
 mod message;
+mod passwords;
 mod prepare;
 mod process;
 mod run;

@@ -17,11 +17,12 @@ use crate::attend::{Attended, attend, make_way};
 use crate::backup::BackupError;
 use crate::flavour::{Flavour, SOCKET, option};
 use crate::listen::listen;
+use crate::passwords::Passwords;
 use crate::prepare::{Contents, Database, Step, steps};
 use crate::process::{Child, Ended, Outcome, ProcessError, Signals};
 use crate::secret::Secret;
 use crate::sql::NameError;
-use crate::status::{Heard, Status};
+use crate::status::{Heard, Status, nearly_full};
 use crate::version::Version;
 use crate::volume::{Found, Marker, Volume, VolumeError, own_directory};
 
@@ -331,17 +332,21 @@ fn serve(
     if let (Some(contents), true) = (contents, attended) {
         make_way();
         arguments.push(option("--socket=", Path::new(SOCKET)));
-        let superuser = contents.superuser().clone();
-        let attended =
-            Attended { status: Arc::clone(status), volume: Arc::clone(&volume), marker, superuser };
-        attend(attended).map_err(|error| RunError::Attend(Box::new(error)))?;
+        let not_attended = |error| RunError::Attend(Box::new(error));
+        let passwords = Passwords::new(flavour, contents.superuser().clone(), contents.user());
+        let passwords = passwords.map_err(not_attended)?;
+        attend(Attended { status: Arc::clone(status), volume: Arc::clone(&volume), marker, passwords });
     }
     tracing::info!("runs {said}");
     let child =
         Child { program: OsStr::new(flavour.program()), arguments: &arguments, input: None, heard: true };
     let outcome = signals.run(&child, |signal| flavour.signal_for(signal))?;
     drop(volume);
-    Ok(finished(&said, flavour, outcome))
+    let mut finished = finished(&said, flavour, outcome);
+    if let (Some(message), Some(full)) = (&mut finished.message, nearly_full(&run.volume)) {
+        message.push_str(&format!("; {full}"));
+    }
+    Ok(finished)
 }
 
 /// A server that makes its own data has none before it runs.

@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 /// No password is longer; a file that is was named by mistake.
 const LONGEST: u64 = 4096;
 
-/// A password. It prints as nothing.
+/// A password, and where it came from. It prints as nothing.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct Secret {
+    text: String,
+    file: PathBuf,
+}
 
 /// Why a file holds no password.
 #[derive(Debug, thiserror::Error)]
@@ -55,13 +58,18 @@ impl Secret {
         match text.as_str() {
             "" => Err(content("is empty")),
             text if text.contains('\0') => Err(content("holds a zero byte")),
-            _ => Ok(Secret(text)),
+            _ => Ok(Secret { text, file: path.to_owned() }),
         }
+    }
+
+    /// What its file holds by now, where that is another password.
+    pub(crate) fn changed(&self) -> Option<Secret> {
+        Secret::read(&self.file).ok().filter(|now| now.text != self.text)
     }
 
     /// The password itself.
     pub(crate) fn expose(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
@@ -73,7 +81,7 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 pub(crate) fn of(text: &str) -> Secret {
-    Secret(text.to_owned())
+    Secret { text: text.to_owned(), file: PathBuf::new() }
 }
 
 #[cfg(test)]

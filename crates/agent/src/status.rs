@@ -3,7 +3,7 @@
 //! **What always holds.** It is ready only while a query that it answered is young. What nobody has confirmed for a
 //! while counts as not so, also when whoever should confirm it hangs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ impl Status {
 
     /// All of it.
     pub(crate) fn document(&self) -> Value {
-        let (used, free) = self.space();
+        let (used, free) = space(&self.volume);
         let now = self.now();
         let (heard, message) = now.said();
         json!({
@@ -85,6 +85,7 @@ impl Status {
             "version": now.version.as_ref().map(ToString::to_string).unwrap_or_default(),
             "ready": heard == Heard::Answer,
             "since": now.since.round(Unit::Second).unwrap_or(now.since),
+            "denied": heard == Heard::Refusal,
             "message": message,
             "uptimeSeconds": self.began.elapsed().as_secs(),
             "dataBytes": used,
@@ -92,17 +93,25 @@ impl Status {
         })
     }
 
-    /// How much of the volume is used, and how much may still be.
-    fn space(&self) -> (u64, u64) {
-        rustix::fs::statvfs(&self.volume).map_or((0, 0), |found| {
-            let used = found.f_blocks.saturating_sub(found.f_bfree);
-            (used.saturating_mul(found.f_frsize), found.f_bavail.saturating_mul(found.f_frsize))
-        })
-    }
-
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A word about a volume that may be why a server ended: those that run out of room rarely say so last.
+pub(crate) fn nearly_full(volume: &Path) -> Option<String> {
+    let (used, free) = space(volume);
+    let all = used.saturating_add(free);
+    let full = || format!("the volume is nearly full: of {} MiB {} are free", all >> 20, free >> 20);
+    (free < all / 20).then(full)
+}
+
+/// How much of a volume is used, and how much may still be.
+fn space(volume: &Path) -> (u64, u64) {
+    rustix::fs::statvfs(volume).map_or((0, 0), |found| {
+        let used = found.f_blocks.saturating_sub(found.f_bfree);
+        (used.saturating_mul(found.f_frsize), found.f_bavail.saturating_mul(found.f_frsize))
+    })
 }
 
 impl Now {
@@ -150,8 +159,8 @@ mod tests {
         status.hear(Heard::Refusal, "ERROR 1045");
         assert_eq!(status.serves(), Ok(()));
         assert_eq!(
-            (&status.document()["ready"], &status.document()["message"]),
-            (&false.into(), &"ERROR 1045".into())
+            (&status.document()["ready"], &status.document()["denied"], &status.document()["message"]),
+            (&false.into(), &true.into(), &"ERROR 1045".into())
         );
     }
 }

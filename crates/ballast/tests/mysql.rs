@@ -8,15 +8,14 @@ mod mysql;
 mod support;
 #[path = "support/user.rs"]
 mod user;
+#[path = "support/writer.rs"]
+mod writer;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
-use std::thread::Scope;
-
-use mysql::{Instance, LONG};
+use mysql::{Instance, LONG, is_complete};
 use serde_json::json;
 use support::{Cluster, eventually};
 use user::User;
+use writer::{Enough, TABLE, Writer, holds};
 
 /// Names of the kind that people do not have, and that servers take.
 const DATABASE: &str = "my `shop`; $(KUBERNETES_PORT) $$ größe_%";
@@ -56,72 +55,6 @@ fn restored(name: &str, version: &str, backup: &str) -> String {
   initScript: {{inline: "CREATE TABLE once (n INT PRIMARY KEY); INSERT INTO once VALUES (1);"}}"#
     );
     instance(name, version, &more)
-}
-
-/// Who writes one row after the other, and remembers which the server acknowledged.
-#[derive(Default)]
-struct Writer {
-    written: Mutex<Vec<u32>>,
-    enough: AtomicBool,
-}
-
-impl Writer {
-    fn written(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.written.lock().unwrap()
-    }
-
-    fn begin<'s>(&'s self, scope: &'s Scope<'s, '_>, to: Instance<'s>) {
-        let password = to.password("password");
-        scope.spawn(move || {
-            for number in 1.. {
-                if self.enough.load(Ordering::Acquire) {
-                    return;
-                }
-                let statement = format!("INSERT INTO numbered VALUES ({number});");
-                if to.sql_with(&password, &statement).status.success() {
-                    self.written().push(number);
-                }
-            }
-        });
-    }
-
-    /// Waits until some more are written.
-    #[track_caller]
-    fn goes_on(&self) -> Vec<u32> {
-        let before = self.written().len();
-        eventually("rows are written", || {
-            let written = self.written();
-            (written.len() > before + 1).then(|| written.clone())
-        })
-    }
-}
-
-/// Ends the writer however the test ends.
-struct Enough<'a>(&'a Writer);
-
-impl Drop for Enough<'_> {
-    fn drop(&mut self) {
-        self.0.enough.store(true, Ordering::Release);
-    }
-}
-
-/// Every row that was acknowledged is there.
-#[track_caller]
-fn holds(instance: Instance<'_>, acknowledged: &[u32]) {
-    let rows = instance.sql("SELECT n FROM numbered;").ok();
-    let found: Vec<u32> = rows.lines().map(|line| line.parse().unwrap()).collect();
-    let lost: Vec<&u32> = acknowledged.iter().filter(|number| !found.contains(number)).collect();
-    assert!(lost.is_empty(), "{} has lost {lost:?} of {}", instance.name, acknowledged.len());
-}
-
-#[track_caller]
-fn is_complete(cluster: &Cluster, backup: &str) {
-    let object = format!("mysqlbackup/{backup}");
-    cluster.kubectl(&format!("wait --for=condition=Ready {object} {LONG}")).ok();
-    for path in [".status.sha256", ".status.tables[?(@.name==\"numbered\")].digest", ".status.completedAt"] {
-        assert_ne!(cluster.field(&object, path), "", "{path} of {object}");
-    }
-    assert_eq!(cluster.field(&object, ".status.outcome"), "Complete");
 }
 
 /// What Kubernetes shows to people holds no password.
@@ -164,7 +97,7 @@ fn life(cluster: &Cluster) {
     );
     let passwords = [shop.password("password"), shop.password("root-password")];
     assert_ne!(passwords[0], passwords[1]);
-    shop.sql("CREATE TABLE numbered (n INT PRIMARY KEY);").ok();
+    shop.sql(TABLE).ok();
 
     let (writer, mut last) = (Writer::default(), String::new());
     std::thread::scope(|scope| {

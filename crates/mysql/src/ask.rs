@@ -57,6 +57,9 @@ pub struct ServerStatus {
     pub version: String,
     /// Whether a query succeeded just now.
     pub ready: bool,
+    /// Whether it serves, but not the agent, whose password it does not know or does not take.
+    #[serde(default)]
+    pub denied: bool,
     /// What keeps it from that.
     #[serde(default)]
     pub message: String,

@@ -21,7 +21,8 @@ pub(crate) enum Script {
     Begin(String, String),
     /// It is being run.
     Running,
-    /// It failed, and is not run again by itself: nobody knows what it did.
+    /// It was not run to its end. The trouble says whether that is tried again by itself: not where it was begun, for
+    /// then nobody knows what it did.
     Failed(Trouble),
 }
 
@@ -35,21 +36,38 @@ pub(crate) fn script(view: &View<MySQL>, instance: &Instance) -> Script {
         let (config_map, key) = place(script, &name);
         return Script::Begin(config_map, key);
     };
+    let pods = jobs::pods(view, &name);
     match jobs::progress(&job) {
-        Progress::Running => Script::Running,
         Progress::Complete => Script::Done,
+        // A Job waits longer and longer between its tries. People need not.
+        Progress::Running => match jobs::why_tried_again(&pods) {
+            None => Script::Running,
+            Some(why) => Script::Failed(Trouble::new(
+                "InitScriptFailed",
+                format!("the init script could not be begun, which is tried again: {why}{}", origin(script)),
+            )),
+        },
         Progress::Failed => {
-            let why = jobs::why_failed(&jobs::pods(view, &name)).or_else(|| jobs::given_up(&job));
+            let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(&job));
             let why = why.unwrap_or_else(|| "nobody said why".to_owned());
             Script::Failed(Trouble::new(
                 "InitScriptFailed",
                 format!(
-                    "the init script was not run to its end, and is not run again by itself: {why}. `kubectl logs \
-                     job/{name}` says how far it came; put right what it left, then delete the Job"
+                    "the init script was not run to its end, and is not run again by itself: {why}{}. Put right what \
+                     it left, then delete the Job {name}",
+                    origin(script)
                 ),
             ))
         }
     }
+}
+
+/// Where a script is that nobody could read, for those who know only what they wrote.
+fn origin(script: &InitScript) -> String {
+    let place = script.config_map.as_ref();
+    place
+        .map(|place| format!(" (the script is {} of the ConfigMap {})", place.key, place.name))
+        .unwrap_or_default()
 }
 
 fn place(script: &InitScript, own: &str) -> (String, String) {

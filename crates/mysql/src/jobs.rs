@@ -7,7 +7,10 @@ use k8s_openapi::api::{
 };
 use kube_core::Resource;
 
-use crate::{ask::LastWords, desired::CONTAINER};
+use crate::{
+    ask::LastWords,
+    desired::{CONTAINER, agent},
+};
 
 /// How far a Job is, as Kubernetes says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,12 @@ pub(crate) fn ended(pod: &Pod) -> Option<&ContainerStateTerminated> {
 /// What a pod said in the end, where it said something that can be understood.
 pub(crate) fn last_words(pod: &Pod) -> Option<LastWords> {
     serde_json::from_str(ended(pod)?.message.as_deref()?).ok()
+}
+
+/// Why the last try of a Job failed, where there will be others.
+pub(crate) fn why_tried_again(pods: &[Pod]) -> Option<String> {
+    let again = |ended: &&ContainerStateTerminated| ![0, agent::FINAL].contains(&ended.exit_code);
+    pods.last().and_then(ended).filter(again).and_then(|_| why_failed(pods))
 }
 
 /// Why the last of a Job's pods that failed did so.

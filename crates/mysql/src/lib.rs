@@ -16,6 +16,8 @@
 //! - Retention never removes the last complete backup, nor one that is being restored from, nor one that a person made.
 //! - Under the policy `Snapshot` the volume goes only after a complete backup, unless a person says otherwise by the
 //!   annotation [`SKIP_FINAL_BACKUP`], or the whole namespace goes and nothing can be started in it.
+//! - A server is restarted for what a person changed, and never because the operator was: the agent that a pod got is
+//!   replaced only together with a pod that is replaced anyway, or on which no server runs.
 //! - Nothing that holds data has an owner reference. Passwords are in no plan, command line, environment or status.
 //! - The schema and `validate` give the same answer, and a spec that passed neither is never acted upon.
 //!
@@ -51,7 +53,7 @@ mod status;
 mod upgrade;
 mod validate;
 
-use ballast_operator::{Answers, ObjectRef, Operator, Plan, Question, Relation, View};
+use ballast_operator::{Answers, MANAGED, ObjectRef, Operator, Plan, Question, Relation, View};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::{CronJob, Job},
@@ -73,6 +75,9 @@ pub use validate::{Instance, Placement, Problem, Wanted};
 pub const LABEL: &str = "mysql-instance";
 /// The annotation that lets a MySQL go without a last backup, where its value is `true`.
 pub const SKIP_FINAL_BACKUP: &str = "mysql.operators.example.com/skip-final-backup";
+
+/// The annotation that restarts the server whenever its value changes, whatever it is.
+pub const RESTART: &str = "mysql.operators.example.com/restart";
 
 /// The value of the label `app`.
 const APP: &str = "mysql";
@@ -108,17 +113,18 @@ impl Operator for MySQLOperator {
 
     fn relations(&self) -> Vec<Relation> {
         vec![
-            Relation::owned::<StatefulSet>().removable(),
+            Relation::owned::<StatefulSet>().removable().within(LABEL),
             Relation::owned::<Service>(),
-            Relation::owned::<ConfigMap>(),
-            Relation::owned::<CronJob>().removable(),
+            Relation::owned::<ConfigMap>().within(LABEL),
+            Relation::owned::<CronJob>().removable().within(LABEL),
             // Those that restore and configure are its own; those that make backups are the CronJob's.
-            Relation::owned::<Job>(),
+            Relation::owned::<Job>().within(LABEL),
             Relation::observed::<Job>(LABEL),
-            Relation::kept::<Secret>(LABEL).removable(),
+            Relation::kept::<Secret>(LABEL).removable().within(LABEL),
+            // People name their own ones to restore from: all are seen.
             Relation::kept::<PersistentVolumeClaim>(LABEL).removable(),
             Relation::kept::<MySQLBackup>(".spec.instance").removable(),
-            Relation::observed::<Pod>(LABEL),
+            Relation::observed::<Pod>(LABEL).within(MANAGED),
             Relation::observed::<Namespace>(NAMESPACE_NAME),
         ]
     }

@@ -1,7 +1,7 @@
 //! From what is seen to what is done. Reads like the runbook it replaces.
 
 use ballast_operator::{
-    Answers, Effect, EventType, Material, Object, Operator as _, Plan, Standing, Trouble, View,
+    Answers, Effect, EventType, Material, Object, Operator as _, Plan, Standing, Trouble, View, compare,
     resources::parse,
 };
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::PersistentVolumeClaim};
@@ -67,8 +67,8 @@ fn bring_about(
         Restore::Done(from) => from,
         other => return begin_with(plan, operator, view, instance, other),
     };
-    serve(plan, operator, view, instance, &target, live.as_ref());
-    let want = stateful_set(operator, view, instance, &target);
+    let want = stateful_set(operator, view, instance, &target, live.as_ref());
+    serve(plan, view, instance, &target, live.as_ref(), want.clone());
     let health = server::health(view, answers, &target, live.as_ref(), Some(&want));
     let script = configure::script(view, instance);
     configure(plan, operator, view, instance, &target, &health, &script);
@@ -114,14 +114,29 @@ fn live(view: &View<MySQL>) -> Option<StatefulSet> {
     }
 }
 
+/// The server as it is to be. Its pod keeps the agent that it has, unless a server runs neither in it nor after it.
 fn stateful_set(
     operator: &MySQLOperator,
     view: &View<MySQL>,
     instance: &Instance,
     target: &Target,
+    live: Option<&StatefulSet>,
 ) -> Object {
-    let server = (target.flavour, target.image.as_str());
-    Object::of(&desired::stateful_set(view, instance, &operator.agent_image, server, target.upgrade))
+    let with = |agent_image: &str| {
+        let server = (target.flavour, target.image.as_str());
+        Object::of(&desired::stateful_set(view, instance, agent_image, server, target.upgrade))
+    };
+    let Some(has) = live.and_then(desired::agent_image_of) else { return with(&operator.agent_image) };
+    let same = with(has);
+    if server::runs(view) && !replaces_the_pod(view, &same) { same } else { with(&operator.agent_image) }
+}
+
+/// Whether an apply of this StatefulSet ends the pod that there is.
+fn replaces_the_pod(view: &View<MySQL>, want: &Object) -> bool {
+    let seen = view.children.counterpart(want);
+    let changes =
+        seen.and_then(|seen| compare(seen.value(), want.value(), MySQLOperator::FIELD_MANAGER, None));
+    changes.into_iter().flatten().any(|change| change.path.starts_with(".spec.template."))
 }
 
 /// Before anything is made that holds data.
@@ -213,21 +228,27 @@ fn begin_with(
             report
         }
         Restore::Refused(trouble) => Report::blocked(view, "Failed", trouble),
+        Restore::TriedAgain(trouble) => Report {
+            trouble: Some(trouble),
+            ..Report::before(view, "Restoring", "Restoring", "the backup is verified and loaded once more")
+        },
         Restore::Running | Restore::Done(_) => {
             Report::before(view, "Restoring", "Restoring", "the backup is verified and loaded")
         }
     };
+    // What is restored may need more room than there is.
+    grow(plan, view, instance);
     report.add(plan, view, instance);
     plan.then(Effect::LookAgain(server::freshness(view)), "what is waited for may belong to somebody else");
 }
 
 fn serve(
     plan: &mut Plan,
-    operator: &MySQLOperator,
     view: &View<MySQL>,
     instance: &Instance,
     target: &Target,
     live: Option<&StatefulSet>,
+    want: Object,
 ) {
     if let Change::BackUpFirst { backup: Made::Absent } = &target.change {
         let (name, prefix) = backups::upgrade_name(&view.resource);
@@ -237,7 +258,7 @@ fn serve(
         plan.event(EventType::Normal, "BackingUp", "Upgrade", note, "people see it with kubectl describe");
     }
     plan.apply(Object::of(&desired::service(view, instance)), "clients find the server under one name");
-    plan.apply(stateful_set(operator, view, instance, target), format!("one server of {}", target.image));
+    plan.apply(want, format!("one server of {}", target.image));
     let because = "people see it with kubectl describe";
     match live.and_then(desired::image_of) {
         None => {

@@ -25,6 +25,8 @@ pub(crate) enum Restore {
     Begin(Source),
     /// It is under way.
     Running,
+    /// It failed, and is tried again.
+    TriedAgain(Trouble),
 }
 
 pub(crate) fn restore(view: &View<MySQL>, instance: &Instance) -> Restore {
@@ -37,12 +39,17 @@ pub(crate) fn restore(view: &View<MySQL>, instance: &Instance) -> Restore {
     }
     let name = desired::restore_name(&instance.name);
     if let Some(Ok(job)) = view.children.get::<Job>(&name) {
+        let pods = jobs::pods(view, &name);
         return match jobs::progress(&job) {
-            Progress::Running => Restore::Running,
+            Progress::Running => jobs::why_tried_again(&pods).map_or(Restore::Running, |why| {
+                let why = with_remedy(instance, why);
+                let message = format!("{what} was not restored, which is tried again: {why}");
+                Restore::TriedAgain(Trouble::new("RestoreFailed", message))
+            }),
             Progress::Complete => Restore::Done(Some(what)),
             Progress::Failed => {
-                let why = jobs::why_failed(&jobs::pods(view, &name)).or_else(|| jobs::given_up(&job));
-                let why = why.unwrap_or_else(|| "nobody said why".to_owned());
+                let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(&job));
+                let why = with_remedy(instance, why.unwrap_or_else(|| "nobody said why".to_owned()));
                 Restore::Refused(Trouble::new(
                     "RestoreFailed",
                     format!(
@@ -71,6 +78,14 @@ pub(crate) fn restore(view: &View<MySQL>, instance: &Instance) -> Restore {
         }
         RestoreFrom { .. } => Restore::Done(None),
     }
+}
+
+/// A volume that is too small for what is restored can grow.
+fn with_remedy(instance: &Instance, why: String) -> String {
+    if why.starts_with("VolumeFull: ") {
+        return format!("{why}. Raise storageSize, which is {}", instance.size);
+    }
+    why
 }
 
 fn describe(from: &RestoreFrom) -> String {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use ballast_operator::{Answer, Answers, Object, Operator as _, Question, Trouble, View, compare, pod};
-use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{ContainerState, Pod},
+};
 
 use crate::{
     MySQLOperator,
@@ -21,8 +24,14 @@ const QUIET: Duration = Duration::from_secs(10);
 /// How often it is asked while something is wrong or on its way.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// Why a server is not as it should be that denies root.
+pub(crate) const PASSWORD_UNKNOWN: &str = "PasswordUnknown";
+
 /// Below this part of the volume, free space is running out; above twice that, it no longer is.
 const LITTLE: u64 = 5;
+
+/// What the agent says in the end of a server that ended on such a volume.
+const NEARLY_FULL: &str = "the volume is nearly full";
 
 /// What is asked of the server's pod.
 pub(crate) fn questions(view: &View<MySQL>) -> Vec<Question> {
@@ -44,6 +53,17 @@ pub(crate) fn freshness(view: &View<MySQL>) -> Duration {
 pub(crate) fn server_pod(view: &View<MySQL>) -> Option<Pod> {
     let pod = view.children.get::<Pod>(&desired::server_pod(view.name()))?.ok()?;
     (!pod::is_going(&pod) && !pod::is_finished(&pod)).then_some(pod)
+}
+
+/// Whether a server runs, or did so in the pod that there is: one that comes up after a crash must not be disturbed.
+pub(crate) fn runs(view: &View<MySQL>) -> bool {
+    server_pod(view).is_some_and(|pod| {
+        let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+        let waits = |state: Option<&ContainerState>| state.is_none_or(|state| state.waiting.is_some());
+        statuses.into_iter().any(|container| {
+            container.name == CONTAINER && (container.restart_count > 0 || !waits(container.state.as_ref()))
+        })
+    })
 }
 
 fn ask(pod: &Pod) -> Option<Ask> {
@@ -137,6 +157,8 @@ pub(crate) enum Health {
     Starting(String),
     /// It does not, though Kubernetes thinks that it runs.
     Fails(String),
+    /// It serves others, and does not know the password that there is for root.
+    Denies(String),
     /// Nobody knows.
     Unknown(String),
 }
@@ -181,6 +203,7 @@ pub(crate) fn health(
 
 fn fares(said: ServerStatus, target: &Target, found: &Pod) -> Health {
     match server(&said.flavour, &said.version) {
+        _ if said.denied => Health::Denies(said.message),
         _ if !said.ready && said.message.is_empty() => Health::Starting("no query succeeded yet".to_owned()),
         _ if !said.ready => Health::Starting(said.message),
         None => {
@@ -220,7 +243,8 @@ pub(crate) fn trouble(
     let failing = match health {
         Health::Serves(_, said) => little_space(view, instance, said),
         Health::Fails(why) => Some(Trouble::new("NotServing", why.clone())),
-        _ => pod::trouble(&pods, CONTAINER),
+        Health::Denies(why) => Some(Trouble::new(PASSWORD_UNKNOWN, password_unknown(view, why))),
+        _ => pod::trouble(&pods, CONTAINER).map(|trouble| no_space(instance, trouble)),
     };
     match (&target.change, failing) {
         (Change::Refused(refusal), _) => Some(Trouble::new(
@@ -245,6 +269,17 @@ pub(crate) fn trouble(
     }
 }
 
+/// What can be done about it depends on who still knows the password.
+fn password_unknown(view: &View<MySQL>, why: &str) -> String {
+    let (name, secret) = (view.name(), desired::secret_name(view.name()));
+    format!(
+        "the server goes on, and does not let root in with {} of the Secret {secret}, so no backup can be made: {why}. \
+         Put the password that it knows into that Secret; from then on a change of it is told to the server. Where nobody \
+         knows it any more, make another MySQL with restoreFrom and the last backup of {name}",
+        agent::ROOT_PASSWORD
+    )
+}
+
 fn way_back(view: &View<MySQL>, from: &Server) -> String {
     let backup = backups::last_before_upgrade(view);
     let backup = backup.map_or_else(String::new, |name| {
@@ -256,6 +291,15 @@ fn way_back(view: &View<MySQL>, from: &Server) -> String {
     });
     let Version { major, minor, .. } = from.version;
     format!("The way back: set mysqlVersion to {major}.{minor}{backup}")
+}
+
+/// A server that ended on a volume on which there is nothing left, as the agent says, needs one thing only.
+fn no_space(instance: &Instance, trouble: Trouble) -> Trouble {
+    if !trouble.message.contains(NEARLY_FULL) {
+        return trouble;
+    }
+    let message = format!("{}. Raise storageSize, which is {}", trouble.message, instance.size);
+    Trouble::new("StorageLow", message)
 }
 
 /// Whether the volume is nearly full. Once it is said, it is said until there is plenty.

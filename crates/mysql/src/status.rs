@@ -6,7 +6,7 @@ use crate::{
     backups,
     configure::Script,
     resource::{MySQL, MySQLStatus},
-    server::{Change, Health, Target},
+    server::{Change, Health, PASSWORD_UNKNOWN, Target},
     validate::{Instance, Problem},
 };
 
@@ -123,6 +123,7 @@ pub(crate) fn of_server(
             (ConditionStatus::False, if began { "Restarting" } else { "Starting" }, why.clone())
         }
         (Health::Fails(why), _) => (ConditionStatus::False, "NotServing", why.clone()),
+        (Health::Denies(why), _) => (ConditionStatus::False, PASSWORD_UNKNOWN, why.clone()),
         (Health::Unknown(why), _) => (ConditionStatus::Unknown, "NotVerified", why.clone()),
     };
     let progressing = match (&target.change, health, script) {

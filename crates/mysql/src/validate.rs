@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{Affinity, ResourceRequirements, Toleration};
 use kube_core::ResourceExt as _;
 
 use crate::{
+    desired,
     flavour::{Flavour, Server, Version},
     resource::{
         Backups, DeletionPolicy, InitScript, MySQL, MySQLBackup, MySQLBackupSpec, MySQLSpec, RestoreFrom,
@@ -64,6 +65,8 @@ pub(crate) const DATABASE_USER: &str = "databaseUser must have 1 to 32 character
      characters, and no space at its end";
 pub(crate) const USER_RESERVED: &str = "databaseUser must not be one of the server's own: root, mysql.sys, mysql.session, \
      mysql.infoschema, mariadb.sys, event_scheduler, ballast";
+pub(crate) const USER_LOCKED_OUT: &str = "databaseUser must not begin with a space, nor begin and end with ': the servers \
+     take such a name and let nobody in by it";
 pub(crate) const SIZE_TOO_SMALL: &str =
     "storageSize must be at least 256Mi: an empty server needs nearly as much";
 pub(crate) const BACKUP_SIZE_TOO_SMALL: &str = "storageSize must be at least 1Mi";
@@ -237,7 +240,7 @@ fn instance(
         keep_for,
         policy: spec.deletion_policy,
         deadline: spec.final_backup_deadline_seconds,
-        resources: spec.resources.clone().unwrap_or_else(usual_resources).into(),
+        resources: spec.resources.clone().map_or_else(usual_resources, Into::into),
         placement: Placement {
             node_selector: spec.node_selector.clone(),
             tolerations: spec.tolerations.clone(),
@@ -250,8 +253,8 @@ fn instance(
 
 /// What both servers need with their own defaults. No limit: one that is too low ends the server in the middle of a
 /// transaction, and nobody here knows what is too low.
-fn usual_resources() -> Resources {
-    Resources { requests: Resources::of(&[("cpu", "100m"), ("memory", "512Mi")], &[]).requests, limits: None }
+fn usual_resources() -> ResourceRequirements {
+    desired::requests("100m", "512Mi")
 }
 
 fn check_names(problems: &mut Problems, spec: &MySQLSpec) {
@@ -262,6 +265,7 @@ fn check_names(problems: &mut Problems, spec: &MySQLSpec) {
     problems.unless(!RESERVED_DATABASES.contains(&&*lower), "spec.databaseName", DATABASE_RESERVED);
     problems.unless(is_identifier(user, MAX_USER), "spec.databaseUser", DATABASE_USER);
     problems.unless(!RESERVED_USERS.contains(&&**user), "spec.databaseUser", USER_RESERVED);
+    problems.unless(is_let_in(user), "spec.databaseUser", USER_LOCKED_OUT);
 }
 
 fn check_storage(problems: &mut Problems, spec: &MySQLSpec) {
@@ -338,6 +342,12 @@ fn is_identifier(text: &str, longest: usize) -> bool {
     (1..=longest).contains(&text.chars().count())
         && !text.ends_with(' ')
         && !text.contains(|letter: char| letter.is_control() || letter > '\u{ffff}')
+}
+
+/// MySQL takes away a space before a name when a user is made, and both take away quotes around it when one comes.
+fn is_let_in(user: &str) -> bool {
+    let quoted = user.len() > 1 && user.starts_with('\'') && user.ends_with('\'');
+    !quoted && !user.starts_with(' ')
 }
 
 fn is_version(text: &str) -> bool {

@@ -168,6 +168,20 @@ fn a_job_that_succeeded_is_no_evidence() {
 }
 
 #[test]
+fn what_is_seen_of_a_job_before_its_pod_is_waited_for() {
+    let mut stage = asked();
+    let done = format!("status: {{completionTime: '{}', ", stage.view.now);
+    stage.meanwhile(&job("Complete").replace("status: {", &done));
+    assert!(stage.rest().condition("Progressing").starts_with("True Running"));
+    stage.meanwhile(&ended(0, &good()));
+    assert!(stage.rest().condition("Ready").starts_with("True Complete"));
+
+    let mut stage = asked();
+    stage.meanwhile(&job("Complete").replace("status: {", &done)).rest();
+    assert!(stage.later(61).rest().condition("Ready").starts_with("False BackupFailed: its Job succeeded"));
+}
+
+#[test]
 fn damage_of_every_kind_is_never_complete() {
     for (code, words) in [
         (0, r#"{"ok":false,"reason":"Truncated","message":"the dump stops"}"#.to_owned()),
@@ -193,7 +207,10 @@ fn damage_of_every_kind_is_never_complete() {
 fn a_failure_says_what_the_pod_said() {
     let mut stage = asked();
     stage.meanwhile(&ended(1, r#"{"ok":false,"reason":"DiskFull","message":"the volume has no room"}"#));
-    assert!(stage.rest().condition("Progressing").starts_with("True"), "the Job tries again");
+    assert_eq!(
+        stage.rest().condition("Progressing"),
+        "True Running: the backup is being made once more, for it failed: DiskFull: the volume has no room"
+    );
     stage.meanwhile(&job("Failed"));
     assert_eq!(stage.rest().condition("Degraded"), "True BackupFailed: DiskFull: the volume has no room");
     assert!(stage.events.contains(&"Warning BackupFailed: DiskFull: the volume has no room".to_owned()));

@@ -109,6 +109,79 @@ fn an_upgrade_that_fails_says_the_way_back_and_it_is_one() {
     assert!(!stage.child("StatefulSet", "mysql-shop").contains("--upgrade"));
 }
 
+fn agent_image(stage: &Stage<MySQLOperator>) -> String {
+    let set = stage.child("StatefulSet", "mysql-shop");
+    let line = set.lines().find(|line| line.contains("image: ballast:")).unwrap_or_default();
+    line.trim().to_owned()
+}
+
+/// The operator comes from another image now.
+fn newer_operator(stage: &mut Stage<MySQLOperator>) {
+    stage.operator.agent_image = "ballast:new".to_owned();
+    stage.rest();
+}
+
+#[test]
+fn a_newer_operator_restarts_no_server() {
+    let mut stage = settled("");
+    newer_operator(&mut stage);
+    assert_eq!(agent_image(&stage), "image: ballast:latest");
+    assert!(stage.condition("Ready").starts_with("True"), "{}", stage.condition("Ready"));
+    assert_eq!(stage.effects(), "");
+    let cron_job = stage.child("CronJob", "mysql-backup-shop");
+    assert!(cron_job.contains("image: ballast:new"), "what is yet to start has the newer one: {cron_job}");
+    // It crashed, and comes up again by itself.
+    stage.meanwhile(
+        "{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0}, status: {containerStatuses: [{name: mysql, ready: false, restartCount: 1, image: x, imageID: x, state: {waiting: {reason: CrashLoopBackOff}}}]}}",
+    );
+    assert_eq!(agent_image(stage.rest()), "image: ballast:latest");
+    // Somebody else's fingers in what restarts nothing.
+    stage.meanwhile(
+        "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: mysql-shop}, spec: {replicas: 3}}",
+    );
+    assert_eq!(agent_image(stage.rest()), "image: ballast:latest");
+}
+
+#[test]
+fn a_newer_agent_comes_with_a_pod_that_is_replaced_anyway() {
+    let mut stage = settled("");
+    newer_operator(&mut stage);
+    stage.meanwhile("{kind: MySQL, spec: {resources: {requests: {cpu: '2'}}}}").rest();
+    assert_eq!(agent_image(&stage), "image: ballast:new");
+
+    let mut stage = settled("");
+    newer_operator(&mut stage);
+    stage.lose("Pod", "mysql-shop-0").rest();
+    assert_eq!(agent_image(&stage), "image: ballast:new", "nothing runs that it could end");
+
+    let mut stage = settled("");
+    newer_operator(&mut stage);
+    stage.meanwhile(
+        "{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0}, status: {containerStatuses: [{name: mysql, ready: false, restartCount: 0, image: x, imageID: x, state: {waiting: {reason: PodInitializing}}}]}}",
+    );
+    assert_eq!(agent_image(stage.rest()), "image: ballast:new", "the old one may not be to be had any more");
+}
+
+#[test]
+fn the_annotation_restarts_the_server_whenever_it_changes() {
+    let mut stage = settled("");
+    newer_operator(&mut stage);
+    stage
+        .meanwhile("{kind: MySQL, metadata: {annotations: {mysql.operators.example.com/restart: once}}}")
+        .rest();
+    assert_eq!(agent_image(&stage), "image: ballast:new");
+    let set = stage.child("StatefulSet", "mysql-shop");
+    assert!(set.contains("mysql.operators.example.com/restart: once"), "{set}");
+    runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+    stage.rest();
+    stage.meanwhile("{kind: MySQL, metadata: {annotations: null}}");
+    assert!(
+        !stage.effects().contains("StatefulSet"),
+        "that it is taken away is no reason: {}",
+        stage.effects()
+    );
+}
+
 #[test]
 fn a_version_that_is_not_to_be_had_can_be_put_right_before_anything_served() {
     let mut stage = support::sample("");
@@ -185,4 +258,41 @@ fn an_image_that_can_not_be_pulled_is_told() {
         "{}",
         stage.condition("Degraded")
     );
+}
+
+#[test]
+fn an_agent_that_can_not_be_had_is_told() {
+    let mut stage = support::sample("");
+    stage.rest();
+    stage.meanwhile("{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0, labels: {mysql-instance: shop}}, spec: {containers: [{name: mysql, image: 'mysql:8.0'}]}, status: {initContainerStatuses: [{name: install, ready: false, restartCount: 0, image: 'ballast:latest', imageID: x, state: {waiting: {reason: ErrImagePull}}}], containerStatuses: [{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0', imageID: x, state: {waiting: {reason: PodInitializing}}}]}}");
+    assert_eq!(
+        stage.rest().condition("Degraded"),
+        "True ImagePullFailed: 1 of 1 pods fail: mysql-shop-0: the image ballast:latest can't be pulled; `kubectl \
+         describe pod mysql-shop-0` says why"
+    );
+    assert!(!stage.condition("Ready").starts_with("True"));
+}
+
+#[test]
+fn a_password_that_the_server_does_not_know_is_told_with_what_to_do() {
+    let mut stage = settled("");
+    let Told::Fares(said) = serves("mysql", "8.0.40") else { return };
+    let message = "ERROR 1045 (28000): Access denied for user 'root'@'localhost'".to_owned();
+    told(&mut stage, &Told::Fares(ServerStatus { ready: false, denied: true, message, ..said }));
+    stage.rest();
+    assert_eq!(
+        stage.condition("Degraded"),
+        "True PasswordUnknown: the server goes on, and does not let root in with root-password of the Secret \
+         mysql-secret-shop, so no backup can be made: ERROR 1045 (28000): Access denied for user 'root'@'localhost'. Put \
+         the password that it knows into that Secret; from then on a change of it is told to the server. Where nobody \
+         knows it any more, make another MySQL with restoreFrom and the last backup of shop"
+    );
+    assert!(
+        stage.condition("Ready").starts_with("False PasswordUnknown: ERROR 1045"),
+        "{}",
+        stage.condition("Ready")
+    );
+    assert_eq!(stage.effects(), "", "nothing is touched");
+    told(&mut stage, &serves("mysql", "8.0.40"));
+    assert!(stage.rest().condition("Degraded").starts_with("False"));
 }

@@ -227,6 +227,72 @@ status:
     assert_eq!(stage.effects(), "");
 }
 
+const RETRIED: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: JOB-x
+  labels: {mysql-instance: shop}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: JOB, uid: j, controller: true}]
+status:
+  containerStatuses:
+  - {name: mysql, ready: false, restartCount: 0, image: x, imageID: x, state: {terminated: {exitCode: 1, finishedAt: '2030-01-01T12:00:00Z', message: 'WORDS'}}}
+";
+
+/// A pod of a Job that goes on trying, which failed with these last words.
+fn retried(job: &str, reason: &str, message: &str) -> String {
+    let words = format!(r#"{{"ok":false,"reason":"{reason}","message":"{message}"}}"#);
+    RETRIED.replace("JOB", job).replace("WORDS", &words)
+}
+
+#[test]
+fn a_script_that_failed_is_told_before_its_job_gives_up() {
+    let configuring = || {
+        let mut stage = sample("");
+        stage.meanwhile("{kind: MySQL, spec: {initScript: {configMap: {name: mine, key: a.sql}}}}").rest();
+        runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+        stage.rest();
+        stage
+    };
+    let mut stage = configuring();
+    let last = retried("mysql-init-shop", "ScriptInterrupted", "it failed: ERROR 1064. Do this");
+    stage.meanwhile(&last.replace("exitCode: 1", "exitCode: 3")).rest();
+    assert!(stage.condition("Ready").starts_with("False Configuring"), "its Job is about to give up");
+    stage.meanwhile("{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-init-shop}, status: {conditions: [{type: Failed, status: 'True', reason: PodFailurePolicy}]}}");
+    assert_eq!(
+        stage.rest().condition("Degraded"),
+        "True InitScriptFailed: the init script was not run to its end, and is not run again by itself: \
+         ScriptInterrupted: it failed: ERROR 1064. Do this (the script is a.sql of the ConfigMap mine). Put right what \
+         it left, then delete the Job mysql-init-shop"
+    );
+    assert_eq!(stage.condition("Ready"), "False InitScriptFailed: the server serves, and is not configured");
+    let mut stage = configuring();
+    stage.meanwhile(&retried("mysql-init-shop", "VolumeUnusable", "no such file")).rest();
+    assert_eq!(
+        stage.condition("Degraded"),
+        "True InitScriptFailed: the init script could not be begun, which is tried again: VolumeUnusable: no such \
+         file (the script is a.sql of the ConfigMap mine)"
+    );
+    stage.meanwhile(&retried("mysql-init-shop", "x", "y").replace("exitCode: 1", "exitCode: 0")).rest();
+    assert!(stage.condition("Degraded").starts_with("False"), "{}", stage.condition("Degraded"));
+}
+
+#[test]
+fn a_restore_that_failed_is_told_before_its_job_gives_up() {
+    let mut stage = sample(&backup("before", "Requested", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile(RESTORED).rest();
+    stage.meanwhile(&retried("mysql-restore-shop", "BackupDamaged", "its checksum differs")).rest();
+    assert_eq!(
+        stage.condition("Degraded"),
+        "True RestoreFailed: the MySQLBackup before was not restored, which is tried again: BackupDamaged: its checksum differs"
+    );
+    assert!(
+        stage.condition("Progressing").starts_with("True Restoring"),
+        "{}",
+        stage.condition("Progressing")
+    );
+}
+
 const RESTORED: &str = "{kind: MySQL, spec: {restoreFrom: {backup: before}}}";
 
 #[test]
@@ -297,4 +363,29 @@ fn a_file_on_a_volume_is_restored_too() {
             && job.contains("claimName: old"),
         "{job}"
     );
+}
+
+#[test]
+fn where_pods_run_and_what_they_may_use_is_said_once() {
+    let mut stage = sample(&backup("before", "Requested", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile(
+        "{kind: MySQL, spec: {restoreFrom: {backup: before}, initScript: {inline: SELECT 1}, nodeSelector: {disk: fast}, tolerations: [{key: dedicated, operator: Exists}], priorityClassName: high, affinity: {nodeAffinity: {}}, resources: {requests: {cpu: '2'}, limits: {memory: 4Gi}}}}",
+    );
+    stage.rest();
+    stage.meanwhile("{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-restore-shop}, status: {conditions: [{type: Complete, status: 'True'}]}}");
+    stage.rest();
+    runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+    stage.rest();
+    for (kind, name, uses) in [
+        ("Job", "mysql-restore-shop", true),
+        ("StatefulSet", "mysql-shop", true),
+        ("Job", "mysql-init-shop", false),
+        ("CronJob", "mysql-backup-shop", false),
+    ] {
+        let child = stage.child(kind, name);
+        for words in ["disk: fast", "key: dedicated", "priorityClassName: high", "nodeAffinity"] {
+            assert!(child.contains(words), "{words} is not in {child}");
+        }
+        assert_eq!(child.contains("memory: 4Gi"), uses, "{child}");
+    }
 }

@@ -53,6 +53,13 @@ fn whatever_the_server_takes_as_a_name_is_taken() {
             check(json!({"databaseName": name}), "");
         }
     }
+    check(json!({"databaseUser": "'"}), "");
+    for name in [" a", "'a'", "''"] {
+        check(
+            json!({"databaseUser": name}),
+            "databaseUser must not begin with a space, nor begin and end with '",
+        );
+    }
     for name in ["o'x", "\"", "a/b\\c"] {
         check(json!({"databaseName": name}), "databaseName must not hold ', \" or \\");
     }

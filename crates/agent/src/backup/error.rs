@@ -74,6 +74,15 @@ pub enum BackupError {
     /// What was restored is not what was backed up.
     #[error("what was restored is not what was backed up: {0}")]
     Differs(String),
+    /// It went wrong on a volume that has no room left.
+    #[error("{full}")]
+    Room {
+        /// How much there is.
+        full: String,
+        /// What went wrong.
+        #[source]
+        error: Box<BackupError>,
+    },
     /// What was asked for makes no sense, or would do harm.
     #[error("{0}")]
     Refused(String),
@@ -99,6 +108,7 @@ impl BackupError {
     pub fn reason(&self) -> &'static str {
         match self {
             BackupError::Disk { error, .. } if full(error) => "VolumeFull",
+            BackupError::Room { .. } => "VolumeFull",
             BackupError::Disk { .. } | BackupError::Volume(_) => "VolumeUnusable",
             BackupError::Tool { .. } | BackupError::Stream { .. } => "ToolFailed",
             BackupError::Server(_) => "OtherServer",
@@ -110,6 +120,19 @@ impl BackupError {
             BackupError::Begun(_) => "ScriptInterrupted",
             BackupError::Stopped(_) => "Stopped",
             BackupError::Run(_) | BackupError::Process(_) => "ServerUnprepared",
+        }
+    }
+
+    /// Whether another try would only come to the same end.
+    pub fn is_final(&self) -> bool {
+        match self {
+            BackupError::Disk { error, .. } => error.kind() == io::ErrorKind::NotFound,
+            BackupError::Damaged { .. }
+            | BackupError::Manifest { .. }
+            | BackupError::Differs(_)
+            | BackupError::Refused(_)
+            | BackupError::Begun(_) => true,
+            _ => false,
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::prepare::{Contents, steps};
 use crate::process::Signals;
 use crate::run::{Checked, NotPrepared, Run, carry_out, check, which};
 use crate::sql::mysql_name;
+use crate::status::nearly_full;
 use crate::version::Version;
 use crate::volume::{Found, Marker, Volume};
 
@@ -90,7 +91,7 @@ pub fn restore(restore: Restore, signals: &Signals) -> Result<Restored, BackupEr
                 steps.iter().try_for_each(|step| carry_out(step, marker.flavour, data, signals))?;
                 let job =
                     Job { data, checked: &checked, file: &file, manifest: &manifest, version: &version };
-                events = Stop::guard(signals, |stop| job.fill(stop))?;
+                events = Stop::guard(signals, |stop| job.fill(stop)).map_err(|error| room(error, data))?;
                 let record = Record { manifest_sha256: wanted.clone(), events };
                 let path = data.join(RECORD);
                 let line = serde_json::to_vec(&record).map_err(io::Error::from);
@@ -101,6 +102,14 @@ pub fn restore(restore: Restore, signals: &Signals) -> Result<Restored, BackupEr
     };
     volume.confirm(&marker)?;
     Ok(Restored { manifest, version, took: began.elapsed(), before, events: record.events })
+}
+
+/// What goes wrong for want of room goes wrong in many ways. It is looked at before what was half made goes.
+fn room(error: BackupError, data: &Path) -> BackupError {
+    match nearly_full(data) {
+        Some(full) if !error.is_final() => BackupError::Room { full, error: Box::new(error) },
+        _ => error,
+    }
 }
 
 /// Whether this server can be given that backup.

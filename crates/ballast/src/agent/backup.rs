@@ -22,6 +22,9 @@ use crate::terminal::{Colour, print};
 /// The longest explanation: with everything else it fits into a termination message, however it is escaped.
 const LONGEST: usize = 1000;
 
+/// How it ends where another try would only come to the same end. The operator's Jobs are not tried again then.
+const FINAL: u8 = 3;
+
 /// Does what was typed.
 pub(super) fn backup(command: BackupCommand, environment: &Environment) -> Result<ExitCode, Failure> {
     // Before any thread is there.
@@ -34,10 +37,14 @@ pub(super) fn backup(command: BackupCommand, environment: &Environment) -> Resul
             leave(&log, &done.to_string());
             Ok(ExitCode::SUCCESS)
         }
-        Err((reason, failure)) => {
+        Err(Undone { reason, is_final, failure }) => {
             let message: String = failure.to_string().chars().take(LONGEST).collect();
             leave(&log, &json!({"ok": false, "reason": reason, "message": message}).to_string());
-            Err(failure)
+            if !is_final {
+                return Err(failure);
+            }
+            failure.complain(environment);
+            Ok(ExitCode::from(FINAL))
         }
     }
 }
@@ -53,8 +60,15 @@ fn message(command: &BackupCommand) -> (&Path, &LogArguments) {
     (&message.termination_log, &message.log)
 }
 
-/// What came of it, or a word for why nothing did, and the whole sentence.
-fn carry_out(command: BackupCommand, signals: &Signals) -> Result<Value, (&'static str, Failure)> {
+/// Why nothing came of it: a word, whether that stays so, and the whole sentence.
+struct Undone {
+    reason: &'static str,
+    is_final: bool,
+    failure: Failure,
+}
+
+/// What came of it, or why nothing did.
+fn carry_out(command: BackupCommand, signals: &Signals) -> Result<Value, Undone> {
     match command {
         BackupCommand::Dump(arguments) => {
             let dump = Dump {
@@ -116,12 +130,16 @@ fn carry_out(command: BackupCommand, signals: &Signals) -> Result<Value, (&'stat
     }
 }
 
-fn failed(what: &'static str) -> impl FnOnce(BackupError) -> (&'static str, Failure) {
-    move |error| (error.reason(), Failure::from(anyhow::Error::from(error).context(what)))
+fn failed(what: &'static str) -> impl FnOnce(BackupError) -> Undone {
+    move |error| Undone {
+        reason: error.reason(),
+        is_final: error.is_final(),
+        failure: Failure::from(anyhow::Error::from(error).context(what)),
+    }
 }
 
-fn refused(failure: Failure) -> (&'static str, Failure) {
-    ("Refused", failure)
+fn refused(failure: Failure) -> Undone {
+    Undone { reason: "Refused", is_final: false, failure }
 }
 
 /// All that fits of a backup.

@@ -5,6 +5,17 @@ use crate::support::{Cluster, Said};
 /// Longer than a server takes to be prepared, filled and started on a machine that does much else.
 pub const LONG: &str = "--timeout=180s";
 
+/// Waits until a backup is complete, and looks whether it says so for a reason.
+#[track_caller]
+pub fn is_complete(cluster: &Cluster, backup: &str) {
+    let object = format!("mysqlbackup/{backup}");
+    cluster.kubectl(&format!("wait --for=condition=Ready {object} {LONG}")).ok();
+    for path in [".status.sha256", ".status.tables[?(@.name==\"numbered\")].digest", ".status.completedAt"] {
+        assert_ne!(cluster.field(&object, path), "", "{path} of {object}");
+    }
+    assert_eq!(cluster.field(&object, ".status.outcome"), "Complete");
+}
+
 /// An instance in a cluster, and the user that its database belongs to.
 #[derive(Clone, Copy)]
 pub struct Instance<'a> {

@@ -6,7 +6,11 @@
 use std::time::Duration;
 
 use ballast_operator::{Answers, Question, View};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use jiff::SignedDuration;
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use kube_core::ResourceExt as _;
 
 use crate::{
@@ -21,6 +25,9 @@ use crate::{
 const TABLES: usize = 1000;
 /// A log does not change once its container ended.
 const LASTING: Duration = Duration::from_secs(3600);
+/// How far what is seen of one kind may be behind what is seen of another: they come by different watches, and what is
+/// said of a backup that failed is never taken back.
+const BEHIND: SignedDuration = SignedDuration::from_mins(1);
 
 /// What stands under the name of the backup's Job.
 pub(super) enum Found {
@@ -50,8 +57,8 @@ pub(super) fn job(view: &View<MySQLBackup>) -> Found {
 
 /// How far a backup is.
 pub(super) enum Proof {
-    /// It is being made.
-    Running,
+    /// It is being made, where it was tried before in spite of what failed then.
+    Running(Option<String>),
     /// It is complete: this is what is known of it.
     Complete(Box<MySQLBackupStatus>),
     /// It failed, for this reason.
@@ -64,16 +71,28 @@ pub(super) fn proof(view: &View<MySQLBackup>, job: &Job, answers: &Answers) -> P
         return complete(view, pod, &words, answers);
     }
     match jobs::progress(job) {
-        Progress::Running => Proof::Running,
+        Progress::Running => Proof::Running(jobs::why_tried_again(&pods)),
         Progress::Failed => {
             let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(job));
             Proof::Failed(why.unwrap_or_else(|| "nobody said why".to_owned()))
         }
+        Progress::Complete if is_done_before_its_pods(view, job, &pods) => Proof::Running(None),
         Progress::Complete => Proof::Failed(
             "its Job succeeded, but no pod of it is left that says what was made: nothing is proved"
                 .to_owned(),
         ),
     }
+}
+
+/// Whether a Job was seen to be done just now, and none of its pods.
+fn is_done_before_its_pods(view: &View<MySQLBackup>, job: &Job, pods: &[Pod]) -> bool {
+    let done = job.status.as_ref().and_then(|status| status.completion_time.as_ref());
+    is_recent(view, done) && pods.iter().all(|pod| ended(pod).is_none())
+}
+
+/// Whether something is so new that what belongs to it may not have been seen yet.
+pub(super) fn is_recent(view: &View<MySQLBackup>, at: Option<&Time>) -> bool {
+    at.is_some_and(|at| view.now.duration_since(at.0) < BEHIND)
 }
 
 /// The last words of a pod that made a backup and proved it.

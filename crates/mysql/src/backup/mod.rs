@@ -8,7 +8,7 @@
 mod evidence;
 mod plan;
 
-use ballast_operator::{Answers, ObjectRef, Operator, Plan, Question, Relation, View};
+use ballast_operator::{Answers, MANAGED, ObjectRef, Operator, Plan, Question, Relation, View};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Namespace, PersistentVolumeClaim, Pod},
@@ -45,9 +45,9 @@ impl Operator for MySQLBackupOperator {
 
     fn relations(&self) -> Vec<Relation> {
         vec![
-            Relation::owned::<Job>().removable(),
+            Relation::owned::<Job>().removable().within(LABEL),
             // The manifest of a backup is the last line of its pod's log.
-            Relation::observed::<Pod>(JOB_NAME).with_logs(),
+            Relation::observed::<Pod>(JOB_NAME).with_logs().within(MANAGED),
             // Those that are restored from it; the one that it is of is claimed.
             Relation::observed::<MySQL>(".spec.restoreFrom.backup"),
             Relation::observed::<PersistentVolumeClaim>(LABEL),

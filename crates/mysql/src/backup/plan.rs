@@ -91,8 +91,12 @@ fn make(
         Found::Job(job) => match evidence::proof(view, &job, answers) {
             Proof::Complete(status) => return finish(plan, view, *status),
             Proof::Failed(why) => return fail(plan, view, why),
-            Proof::Running => {
-                let (mut status, reason) = pending("Running", "the backup is being made".to_owned());
+            Proof::Running(failed) => {
+                let message = match failed {
+                    None => "the backup is being made".to_owned(),
+                    Some(why) => format!("the backup is being made once more, for it failed: {why}"),
+                };
+                let (mut status, reason) = pending("Running", message);
                 status.started_at = job.status.as_ref().and_then(|status| status.start_time.clone());
                 report(plan, view, status, reason, None);
             }
@@ -104,6 +108,13 @@ fn make(
             );
             let (status, reason) = pending("NameTaken", message.clone());
             report(plan, view, status, reason, Some(Trouble::new("NameTaken", message)));
+        }
+        Found::Nothing
+            if wanted.spec.reason == Cause::Scheduled
+                && evidence::is_recent(view, view.resource.metadata.creation_timestamp.as_ref()) =>
+        {
+            let (status, reason) = pending("Running", "the backup's Job is not seen yet".to_owned());
+            report(plan, view, status, reason, None);
         }
         Found::Nothing if wanted.spec.reason == Cause::Scheduled => {
             return fail(

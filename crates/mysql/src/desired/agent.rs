@@ -28,6 +28,9 @@ pub(crate) const SCRIPT_FILE: &str = "init.sql";
 /// The port that the agent beside a server answers on.
 pub(crate) const PORT: u16 = 8083;
 
+/// The code with which it ends where another try would only come to the same end.
+pub(crate) const FINAL: i32 = 3;
+
 /// Puts the agent where the other containers of the pod find it. Run by the image that has it.
 pub(crate) fn install() -> Vec<String> {
     words(&["agent", "install", PROGRAM])

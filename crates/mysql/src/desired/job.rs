@@ -1,14 +1,16 @@
 //! The Jobs: to restore, to configure, to make a backup, to remove one.
 
 use ballast_operator::View;
-use k8s_openapi::api::batch::v1::{Job, JobSpec};
+use k8s_openapi::api::batch::v1::{
+    Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule,
+};
 use kube_core::Resource;
 
 use super::{
-    Role,
+    CONTAINER, Role,
     agent::{self, Source},
     backup_claim_name, data_claim_name, owned,
-    pod::{Mount, Shape, template},
+    pod::{Mount, Shape, requests, template},
     restore_name, script_name,
 };
 use crate::{
@@ -43,7 +45,7 @@ pub(crate) fn restore_job(
         placement: &instance.placement,
         resources: instance.resources.clone(),
     };
-    job(view, restore_name(&instance.name), shape, None)
+    job(view, restore_name(&instance.name), shape)
 }
 
 /// Runs the script. `id` is the life of the instance: once in each.
@@ -64,9 +66,9 @@ pub(crate) fn script_job(
         secrets: &[agent::ROOT_PASSWORD],
         mounts: vec![Mount::Script { config_map, key }],
         placement: &instance.placement,
-        resources: Default::default(),
+        resources: requests("100m", "128Mi"),
     };
-    job(view, script_name(&instance.name), shape, None)
+    job(view, script_name(&instance.name), shape)
 }
 
 /// What a Job that makes a backup looks like, whoever makes it.
@@ -88,7 +90,7 @@ pub(crate) fn dump_spec(
         secrets: &[agent::ROOT_PASSWORD],
         mounts: vec![Mount::Claim { path: agent::BACKUP, claim, read_only: false }],
         placement,
-        resources: Default::default(),
+        resources: requests("100m", "128Mi"),
     };
     spec(shape, deadline)
 }
@@ -128,7 +130,7 @@ pub(crate) fn remove_job(
         secrets: &[],
         mounts: vec![Mount::Claim { path: agent::BACKUP, claim: claim.to_owned(), read_only: false }],
         placement: &Placement::default(),
-        resources: Default::default(),
+        resources: requests("100m", "128Mi"),
     };
     Job {
         metadata: owned(view, name, instance, Some(Role::Removal)),
@@ -137,16 +139,24 @@ pub(crate) fn remove_job(
     }
 }
 
-fn job<R: Resource<DynamicType = ()>>(
-    view: &View<R>,
-    name: String,
-    shape: Shape<'_>,
-    deadline: Option<i64>,
-) -> Job {
+fn job<R: Resource<DynamicType = ()>>(view: &View<R>, name: String, shape: Shape<'_>) -> Job {
     Job {
         metadata: owned(view, name, shape.instance, Some(shape.role)),
-        spec: Some(spec(shape, deadline)),
+        spec: Some(JobSpec { pod_failure_policy: Some(no_use_to_try()), ..spec(shape, None) }),
         status: None,
+    }
+}
+
+/// What the agent says is final is said at once, and not after it was tried again.
+fn no_use_to_try() -> PodFailurePolicy {
+    let code = PodFailurePolicyOnExitCodesRequirement {
+        container_name: Some(CONTAINER.to_owned()),
+        operator: "In".to_owned(),
+        values: vec![agent::FINAL],
+    };
+    let action = "FailJob".to_owned();
+    PodFailurePolicy {
+        rules: vec![PodFailurePolicyRule { action, on_exit_codes: Some(code), on_pod_conditions: None }],
     }
 }
 

@@ -23,11 +23,11 @@ pub(crate) use backup::backup;
 pub(crate) use claim::{backup_claim, data_claim, requested};
 pub(crate) use cron_job::cron_job;
 pub(crate) use job::{dump_job, remove_job, restore_job, script_job};
-pub(crate) use pod::CONTAINER;
+pub(crate) use pod::{CONTAINER, requests};
 pub(crate) use script::script;
 pub(crate) use secret::secret;
 pub(crate) use service::service;
-pub(crate) use stateful_set::{image_of, is_upgrade, stateful_set};
+pub(crate) use stateful_set::{agent_image_of, image_of, is_upgrade, stateful_set};
 
 /// What a pod is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

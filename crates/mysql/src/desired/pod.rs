@@ -1,5 +1,6 @@
 //! What all pods of an instance have in common: the agent, the passwords, the volumes, who they run as.
 
+use ballast_operator::resources::Resources;
 use k8s_openapi::{
     api::core::v1::{
         Capabilities, ConfigMapVolumeSource, Container, EmptyDirVolumeSource, KeyToPath,
@@ -14,6 +15,8 @@ use crate::validate::Placement;
 
 /// The container that counts, in every pod.
 pub(crate) const CONTAINER: &str = "mysql";
+/// The container that copies the agent into a pod.
+pub(crate) const INSTALLER: &str = "install";
 /// The name of the server's port.
 pub(crate) const PORT_NAME: &str = "mysql";
 /// The port that the server listens on.
@@ -120,12 +123,13 @@ pub(crate) fn template(
 /// Copies the agent into the pod: the server's image need not have it.
 fn installer(image: &str) -> Container {
     Container {
-        name: "install".to_owned(),
+        name: INSTALLER.to_owned(),
         image: Some(image.to_owned()),
         // It may be on the machines and nowhere else.
         image_pull_policy: Some("IfNotPresent".to_owned()),
         args: Some(agent::install()),
         volume_mounts: Some(vec![at("ballast", agent::PROGRAM, false)]),
+        resources: Some(requests("10m", "32Mi")),
         security_context: Some(unprivileged()),
         ..Container::default()
     }
@@ -134,9 +138,17 @@ fn installer(image: &str) -> Container {
 fn unprivileged() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
+        // What is written is on a volume: the data, the socket, what is temporary.
+        read_only_root_filesystem: Some(true),
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
         ..SecurityContext::default()
     }
+}
+
+/// What a pod is sure to get. No limit: one that is too low ends it in the middle of what it does.
+pub(crate) fn requests(cpu: &str, memory: &str) -> ResourceRequirements {
+    Resources { requests: Resources::of(&[("cpu", cpu), ("memory", memory)], &[]).requests, limits: None }
+        .into()
 }
 
 fn at(volume: &str, path: &str, read_only: bool) -> VolumeMount {
@@ -181,6 +193,8 @@ fn mounted(name: &str, mount: Mount) -> (Volume, &'static str, bool) {
             let source = ConfigMapVolumeSource {
                 name: config_map,
                 items: Some(vec![file(&key, agent::SCRIPT_FILE)]),
+                // A pod that waits for a ConfigMap waits in silence. The agent says what is not there.
+                optional: Some(true),
                 ..ConfigMapVolumeSource::default()
             };
             (Volume { config_map: Some(source), ..volume }, agent::SCRIPT, true)

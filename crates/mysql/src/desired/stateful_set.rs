@@ -11,10 +11,10 @@ use k8s_openapi::{
 
 use super::{
     Role, agent, data_claim_name, owned,
-    pod::{CONTAINER, Mount, PORT, PORT_NAME, Shape, template},
+    pod::{CONTAINER, INSTALLER, Mount, PORT, PORT_NAME, Shape, template},
     selector, server_name,
 };
-use crate::{flavour::Flavour, resource::MySQL, validate::Instance};
+use crate::{RESTART, flavour::Flavour, resource::MySQL, validate::Instance};
 
 /// The name of the agent's port.
 const AGENT_PORT: &str = "agent";
@@ -31,6 +31,7 @@ pub(crate) fn stateful_set(
     upgrade: bool,
 ) -> StatefulSet {
     let claim = data_claim_name(&instance.name);
+    let restart = restart(view);
     let shape = Shape {
         instance: &instance.name,
         role: Role::Server,
@@ -54,10 +55,16 @@ pub(crate) fn stateful_set(
                 type_: Some("RollingUpdate".to_owned()),
                 rolling_update: None,
             }),
-            template: template(shape, |container, pod| {
-                serve(container);
-                pod.termination_grace_period_seconds = Some(GRACE);
-            }),
+            template: {
+                let mut template = template(shape, |container, pod| {
+                    serve(container);
+                    pod.termination_grace_period_seconds = Some(GRACE);
+                });
+                let annotations =
+                    template.metadata.as_mut().and_then(|metadata| metadata.annotations.as_mut());
+                annotations.into_iter().for_each(|all| all.extend(restart.clone()));
+                template
+            },
             ..StatefulSetSpec::default()
         }),
         status: None,
@@ -89,6 +96,22 @@ fn ask(path: &str, every: i32, failures: i32) -> Probe {
         failure_threshold: Some(failures),
         ..Probe::default()
     }
+}
+
+/// What the server was last restarted for, by the annotation. That it is taken away is no reason to restart.
+fn restart(view: &View<MySQL>) -> Option<(String, String)> {
+    let asked = view.resource.metadata.annotations.as_ref().and_then(|all| all.get(RESTART).cloned());
+    let live = || {
+        let live = view.children.get::<StatefulSet>(&server_name(view.name()))?.ok()?;
+        live.spec?.template.metadata?.annotations?.remove(RESTART)
+    };
+    Some((RESTART.to_owned(), asked.or_else(live)?))
+}
+
+/// The image that a StatefulSet's pod gets the agent from.
+pub(crate) fn agent_image_of(live: &StatefulSet) -> Option<&str> {
+    let pod = live.spec.as_ref()?.template.spec.as_ref()?;
+    pod.init_containers.iter().flatten().find(|container| container.name == INSTALLER)?.image.as_deref()
 }
 
 fn container(live: &StatefulSet) -> Option<&Container> {

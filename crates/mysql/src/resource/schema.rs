@@ -13,7 +13,7 @@ use crate::{
         AGE, BACKUP_SIZE_TOO_SMALL, DATABASE_NAME, DATABASE_QUOTES, DATABASE_RESERVED, DATABASE_USER, FILE,
         IMAGE_NOT_A_REPOSITORY, MAX_DATABASE, MAX_NAME, MAX_USER, NAMES_CONTROL, NAMES_PLANE, NOT_A_FILE,
         NOT_AN_AGE, RESERVED_DATABASES, RESERVED_USERS, SHRINKS, SIZE_TOO_SMALL, SMALLEST_BACKUP,
-        SMALLEST_DATA, USER_RESERVED, VERSION, VERSION_MESSAGE,
+        SMALLEST_DATA, USER_LOCKED_OUT, USER_RESERVED, VERSION, VERSION_MESSAGE,
     },
 };
 
@@ -52,7 +52,10 @@ pub(super) fn database_name(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn database_user(_: &mut SchemaGenerator) -> Schema {
     let reserved = format!("!(self in {RESERVED_USERS:?})").replace('"', "'");
-    identifier(MAX_USER, DATABASE_USER, &[rule(reserved, USER_RESERVED)])
+    let let_in =
+        r#"!self.startsWith(' ') && !(size(self) > 1 && self.startsWith("'") && self.endsWith("'"))"#;
+    let more = [rule(reserved, USER_RESERVED), rule(let_in, USER_LOCKED_OUT)];
+    identifier(MAX_USER, DATABASE_USER, &more)
 }
 
 fn identifier(longest: usize, message: &str, more: &[Value]) -> Schema {

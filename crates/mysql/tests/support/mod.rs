@@ -43,6 +43,7 @@ pub fn serves(flavour: &str, version: &str) -> Told {
         flavour: flavour.to_owned(),
         version: version.to_owned(),
         ready: true,
+        denied: false,
         message: String::new(),
         data_bytes: 1 << 30,
         free_bytes: 9 << 30,
