@@ -55,8 +55,9 @@ test-real: setup ## The conformance suite on a real Kubernetes: KUBECONFIG's, or
 	hack/test-real
 
 .PHONY: prove
-prove: setup-test ## Crash the operators after every single write, in every life (minutes).
+prove: setup-test ## Crash the operators after every single write, in every life, also with real databases (an hour on 2 cores).
 	BALLAST_PROVE=all $(CARGO) test -p ballast-proving --locked -- --nocapture
+	BALLAST_PROVE=all $(CARGO) test -p ballast --locked --test mysql_crashes -- --nocapture
 
 .PHONY: soak
 soak: setup-test ## Kill the API server and the node at random, under writers and during updates, a hundred times each (minutes).
