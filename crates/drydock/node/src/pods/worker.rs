@@ -196,7 +196,7 @@ impl Worker {
         tokio::select! {
             Some(told) = self.told.recv() => self.hear(told).await,
             Some(found) = self.findings.recv() => self.find(found),
-            changed = self.sight.changed() => if changed.is_ok() { self.see() },
+            changed = self.sight.changed() => if changed.is_ok() && self.see() { refresh.reset_immediately() },
             Ok(()) = self.halting.changed() => {}
             () = timer => {}
             _ = refresh.tick() => if self.observed.volumes_ready && !self.observed.cleared { self.refresh().await },
@@ -211,8 +211,9 @@ impl Worker {
         }
     }
 
-    /// Takes the pod as the API shows it now.
-    fn see(&mut self) {
+    /// Takes the pod as the API shows it now. Whether something is said of it that was not: volumes may show that, and
+    /// it is how people ask for what they show to be looked at.
+    fn see(&mut self) -> bool {
         let sight = self.sight.borrow_and_update().clone();
         let hurried = |pod: &Pod| {
             pod.metadata.deletion_timestamp.as_ref().and(pod.metadata.deletion_grace_period_seconds)
@@ -226,7 +227,10 @@ impl Worker {
             self.hurry();
         }
         self.observed.absent |= sight.absent;
+        let said = |pod: &Pod| (pod.metadata.labels.clone(), pod.metadata.annotations.clone());
+        let more = said(&sight.pod) != said(&self.pod);
         self.pod = sight.pod;
+        more
     }
 
     /// There is less time than before: whoever is being stopped is stopped anew.
