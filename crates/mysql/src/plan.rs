@@ -258,6 +258,8 @@ fn serve(
         plan.event(EventType::Normal, "BackingUp", "Upgrade", note, "people see it with kubectl describe");
     }
     plan.apply(Object::of(&desired::service(view, instance)), "clients find the server under one name");
+    // What somebody wrote there is put right, and is said by that alone.
+    let edited = view.was_edited(&want, MySQLOperator::FIELD_MANAGER, ".image");
     plan.apply(want, format!("one server of {}", target.image));
     let because = "people see it with kubectl describe";
     match live.and_then(desired::image_of) {
@@ -266,7 +268,7 @@ fn serve(
                 format!("made the StatefulSet and the Service {}", desired::server_name(&instance.name));
             plan.event(EventType::Normal, "Created", "Create", note, because);
         }
-        Some(image) if image != target.image => {
+        Some(image) if image != target.image && !edited => {
             let note = format!("from {image} to {}", target.image);
             plan.event(EventType::Normal, "Upgrading", "Upgrade", note, because);
         }

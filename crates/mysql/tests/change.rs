@@ -39,6 +39,19 @@ fn the_demos_patch_to_an_older_version_is_taken_and_not_carried_out() {
     assert!(stage.rest().condition("Degraded").starts_with("False"));
 }
 
+#[test]
+fn an_image_that_was_edited_by_hand_is_put_back_and_no_upgrade() {
+    let mut stage = settled("");
+    stage.edited(
+        "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: mysql-shop}, spec: {template: {spec: \
+         {containers: [{name: mysql, image: 'mysql:8.4'}]}}}}",
+    );
+    assert!(stage.effects().contains(r#".image: "mysql:8.4" → "mysql:8.0""#), "{}", stage.effects());
+    let events = &stage.rest().events;
+    assert!(!events.iter().any(|event| event.contains("Upgrading")), "{events:?}");
+    assert_eq!(image(&stage), "mysql:8.0");
+}
+
 /// A change to 8.4, up to where its backup is asked for.
 fn upgrading() -> (Stage<MySQLOperator>, String) {
     let mut stage = settled("");
