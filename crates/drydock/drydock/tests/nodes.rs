@@ -15,8 +15,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 /// A node that can be reached by the name `n`.
 struct FakeNode;
@@ -79,7 +81,8 @@ async fn answer_of_pod(request: Request<Incoming>) -> Result<Response<Full<Bytes
     Ok(Response::new(Full::from(asked)))
 }
 
-/// Logs are the request itself. An upgraded connection begins with it, and repeats what it is told in capitals.
+/// Logs are the request itself. An upgraded connection begins with it, and repeats what it is told in capitals;
+/// for port 9 it hangs up instead, whatever it is told.
 async fn answer(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.uri().path().starts_with("/dial/") {
         return Ok(dialled(request));
@@ -102,6 +105,9 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>,
     tokio::spawn(async move {
         let mut stream = TokioIo::new(upgrade.await.unwrap());
         stream.write_all(format!("{asked}\n").as_bytes()).await.unwrap();
+        if asked.ends_with("?port=9") {
+            return;
+        }
         let mut told = [0; 5];
         stream.read_exact(&mut told).await.unwrap();
         stream.write_all(&told.to_ascii_uppercase()).await.unwrap();
@@ -283,6 +289,28 @@ async fn an_upgraded_connection_goes_through_in_both_directions() {
         let mut told = String::new();
         stream.read_to_string(&mut told).await.unwrap();
         assert_eq!(told, format!("{expected}HELLO"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_a_node_says_before_it_hangs_up_is_heard_by_a_caller_that_still_talks() {
+    let drydock = cluster().await;
+    drydock.serve(TcpListener::bind("127.0.0.1:0").await.unwrap()).unwrap();
+    let kubeconfig = Kubeconfig::from_yaml(&drydock.kubeconfig().unwrap()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let over_network = kube::Client::try_from(config).unwrap();
+    for (way, client) in [("inside", drydock.client()), ("over the network", over_network)] {
+        for round in 0..200 {
+            let (_, _, answer) = ask(&client, "p/portforward?ports=9", UPGRADE).await;
+            let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+            // Some of it is on its way, or unread, when the node is gone. Many a client listens no more when it
+            // cannot write.
+            let written = stream.write_all(&[b'x'; 256 * 1024]).await.map_err(|error| error.kind());
+            let mut told = String::new();
+            let heard = stream.read_to_string(&mut told).await.map_err(|error| error.kind());
+            let asked = "GET /portForward/default/p?port=9\n";
+            assert_eq!((written, heard), (Ok(()), Ok(asked.len())), "{way}, round {round}: {told:?}");
+        }
     }
 }
 
