@@ -88,6 +88,11 @@ impl Stage {
 
     /// `ballast agent run SERVER` on a volume.
     fn run(&self, server: &str, volume: &str, more: &[&str]) -> Command {
+        // Who runs tests in the background may have it ignored, and a shell can't heed what it began by ignoring.
+        within(&["env", "--default-signal=INT"], &self.command(server, volume, more))
+    }
+
+    fn command(&self, server: &str, volume: &str, more: &[&str]) -> Command {
         let mut command = self.user.ballast();
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
         command.env("PATH", path).args(["agent", "run", server, "--volume"]).arg(self.path(volume));
@@ -120,19 +125,24 @@ impl Stage {
 
 /// The same as the first process of a container, with which all of that ends.
 fn contained(command: &Command) -> Command {
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--user", "--map-current-user", "--pid", "--fork", "--kill-child"]);
-    unshare.arg(command.get_program()).args(command.get_args());
+    within(&["unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child"], command)
+}
+
+/// The same, started by another program.
+fn within(starter: &[&str], command: &Command) -> Command {
+    let mut started = Command::new(starter[0]);
+    started.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
+    started.current_dir(command.get_current_dir().unwrap());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => unshare.env(name, value),
-            None => unshare.env_remove(name),
+            Some(value) => started.env(name, value),
+            None => started.env_remove(name),
         };
     }
     if User::is_me() != User::Plain {
-        unshare.uid(PLAIN).gid(PLAIN);
+        started.uid(PLAIN).gid(PLAIN);
     }
-    unshare
+    started
 }
 
 #[test]
@@ -197,7 +207,9 @@ fn killed_at_any_moment_of_the_preparation_the_next_start_has_a_whole_volume() {
         for _ in 0..2 {
             let mut agent = Process::start(contained(&stage.run("postgres", &volume, &[])));
             sleep(Duration::from_millis(20 * moment));
-            kill(agent.id());
+            // What is about to be started would not end with who starts it.
+            agent.signal("STOP");
+            kill_all(family(agent.id()).into_iter().map(|(pid, _)| pid));
             agent.end();
         }
         let mut agent = Process::start(stage.run("postgres", &volume, &[]));
@@ -285,7 +297,7 @@ fn what_must_not_or_cannot_run_is_refused_in_one_line() {
     assert!(refused.contains("\"initdb\" can't be started in this image: No such file"), "{refused}");
     if User::is_me() == User::Root {
         let mut root = support::ballast();
-        let command = stage.run("postgres", "empty", &[]);
+        let command = stage.command("postgres", "empty", &[]);
         let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap();
         root.env("PATH", path).args(command.get_args());
         let refused = stage.refused(said(&mut root, ""));
