@@ -35,8 +35,8 @@ fn mysql(name: &str, version: &str, size: &str, more: &str) -> String {
 const SCRIPT: &str = "initScript: {inline: 'CREATE TABLE once (n INT AUTO_INCREMENT PRIMARY KEY); INSERT INTO once VALUES ();'}";
 const BACKUP: &str = "{apiVersion: operators.example.com/v1alpha1, kind: MySQLBackup, metadata: {name: now}, spec: {instance: shop}}";
 
-/// Created and configured, backed up, and deleted after a last backup.
-fn short() -> Life {
+/// Created and configured, and backed up.
+fn begun() -> Life {
     Life::new()
         .apply(
             "create and configure",
@@ -44,19 +44,17 @@ fn short() -> Life {
             &[("mysql/shop", ".status.phase", "Ready"), ("mysql/shop", ".status.initScriptDone", "true")],
         )
         .apply("back up", BACKUP.to_owned(), &[("mysqlbackup/now", ".status.outcome", "Complete")])
-        .delete("delete", "mysql/shop")
+}
+
+/// And deleted after a last backup.
+fn short() -> Life {
+    begun().delete("delete", "mysql/shop")
 }
 
 /// All that can be done with a database.
 fn long() -> Life {
     let copy = "restoreFrom: {backup: now}, deletionPolicy: Delete";
-    Life::new()
-        .apply(
-            "create and configure",
-            mysql("shop", "10.11", "1Gi", SCRIPT),
-            &[("mysql/shop", ".status.phase", "Ready"), ("mysql/shop", ".status.initScriptDone", "true")],
-        )
-        .apply("back up", BACKUP.to_owned(), &[("mysqlbackup/now", ".status.outcome", "Complete")])
+    begun()
         .apply("restore", mysql("copy", "10.11", "1Gi", copy), &[("mysql/copy", ".status.phase", "Ready")])
         .apply(
             "upgrade",

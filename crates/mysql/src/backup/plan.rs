@@ -178,14 +178,18 @@ fn fail(plan: &mut Plan, view: &View<MySQLBackup>, why: String) {
     finish(plan, view, status);
 }
 
+fn counted(number: i64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
 /// Says what came of it.
 fn finish(plan: &mut Plan, view: &View<MySQLBackup>, mut status: MySQLBackupStatus) {
     if status.outcome == Some(Outcome::Complete) {
         status.message = format!(
-            "{} holds {} rows of {} tables; it was read back and matched",
+            "{} holds {} of {}; it was read back and matched",
             status.file.as_deref().unwrap_or_default(),
-            status.rows.unwrap_or_default(),
-            status.table_count.unwrap_or_default()
+            counted(status.rows.unwrap_or_default(), "row"),
+            counted(status.table_count.unwrap_or_default(), "table")
         );
         report(plan, view, status, "Complete", None);
     } else {
