@@ -88,8 +88,8 @@ impl Stage {
 
     /// `ballast agent run SERVER` on a volume.
     fn run(&self, server: &str, volume: &str, more: &[&str]) -> Command {
-        // Who runs tests in the background may have it ignored, and a shell can't heed what it began by ignoring.
-        within(&["env", "--default-signal=INT"], &self.command(server, volume, more))
+        // Who runs tests in the background may have signals ignored, and a shell can't heed what it began by ignoring.
+        within(&["env", "--default-signal"], &self.command(server, volume, more))
     }
 
     fn command(&self, server: &str, volume: &str, more: &[&str]) -> Command {
