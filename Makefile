@@ -30,9 +30,10 @@ help: ## Show this.
 up: setup build ## Start a Kubernetes in one process with every operator in it (Ctrl-C stops it).
 	@exec $(BALLAST) up $(ARGS)
 
+# What is built to be run once needs no pieces to be built again from.
 .PHONY: test
 test: setup-test ## Run every test that needs no other cluster.
-	$(CARGO) test --workspace --locked
+	CARGO_INCREMENTAL=0 $(CARGO) test --workspace --locked
 
 ##@ Development
 
