@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
+use drydock_splice::splice;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
 
@@ -15,10 +16,6 @@ use crate::proxy::Backend;
 /// How long an endpoint is waited for before the next is tried. A pod on this machine answers within
 /// milliseconds, also when its program is busy: it is the kernel that does.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What is under way in each direction. More is faster for large transfers, and is held by every idle
-/// connection.
-const UNDER_WAY: usize = 16 << 10;
 
 /// How long to wait when the system has no more descriptors.
 const BREATH: Duration = Duration::from_millis(50);
@@ -41,24 +38,17 @@ pub(crate) async fn serve(listener: TcpListener, balancer: Arc<Balancer>, stop: 
     }
 }
 
-async fn lead(mut client: TcpStream, peer: IpAddr, balancer: Arc<Balancer>) {
+async fn lead(client: TcpStream, peer: IpAddr, balancer: Arc<Balancer>) {
     // Small requests, each awaited: nothing is gained by collecting them.
     let _ = client.set_nodelay(true);
     for backend in balancer.order(peer) {
-        let ended = match connect(&backend).await {
-            Ok(mut server) => {
+        match connect(&backend).await {
+            Ok(server) => {
                 balancer.chosen(peer, &backend);
-                copy_bidirectional_with_sizes(&mut client, &mut server, UNDER_WAY, UNDER_WAY).await
+                return splice(client, server).await;
             }
-            Err(error) => {
-                tracing::debug!(?backend, %error, "an endpoint can't be reached");
-                continue;
-            }
-        };
-        if let Err(error) = ended {
-            tracing::trace!(?backend, %error, "a connection broke");
+            Err(error) => tracing::debug!(?backend, %error, "an endpoint can't be reached"),
         }
-        return;
     }
 }
 

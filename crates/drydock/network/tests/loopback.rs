@@ -163,6 +163,26 @@ async fn a_service_without_endpoints_refuses_and_open_connections_stay() {
 }
 
 #[tokio::test]
+async fn what_an_endpoint_says_before_it_hangs_up_is_heard_by_a_client_that_still_talks() {
+    let net = 10;
+    let listener = TcpListener::bind((address(net, 1), PORT)).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.write_all(b"enough").await.unwrap();
+        }
+    });
+    let network = Network::start(net, Vec::new(), view(net, &[endpoint(net, 1, true)], None));
+    until(async || TcpStream::connect(network.service()).await.ok()).await;
+    for round in 0..50 {
+        let mut stream = TcpStream::connect(network.service()).await.unwrap();
+        let written = stream.write_all(&[b'x'; 256 << 10]).await.map_err(|error| error.kind());
+        let mut told = String::new();
+        let heard = stream.read_to_string(&mut told).await.map_err(|error| error.kind());
+        assert_eq!((written, heard, told.as_str()), (Ok(()), Ok(6), "enough"), "round {round}");
+    }
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_not_there_is_passed_over() {
     let net = 3;
     echo(net, 2).await;

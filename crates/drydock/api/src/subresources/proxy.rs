@@ -4,8 +4,6 @@
 //! with a kubelet's parameters. What is upgraded is from then on bytes in both directions: which protocol is
 //! spoken, the client and the node agree on.
 
-use std::{io, time::Duration};
-
 use bytes::Bytes;
 use drydock_schema::FieldError;
 use futures::TryStreamExt;
@@ -15,7 +13,6 @@ use hyper::{body::Incoming, client::conn::http1, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 
 use crate::{
     call::Call,
@@ -27,9 +24,6 @@ use crate::{
 
 /// What is read of a node's refusal: the real server's number.
 const REFUSAL: usize = 50_000;
-
-/// How long a caller has for its own end after it was told everything.
-const LINGER: Duration = Duration::from_secs(5);
 
 /// What stays as it is in a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -205,45 +199,9 @@ pub(super) fn spliced(mut answer: Response<Incoming>, caller: OnUpgrade) -> Answ
     let node = hyper::upgrade::on(&mut answer);
     tokio::spawn(async move {
         let Ok((caller, node)) = tokio::try_join!(caller, node) else { return };
-        let (mut from_caller, mut to_caller) = tokio::io::split(TokioIo::new(caller));
-        let (mut from_node, mut to_node) = tokio::io::split(TokioIo::new(node));
-        let up = hear_out(&mut from_caller, &mut to_node);
-        let down = async {
-            let _ = copy(&mut from_node, &mut to_caller).await;
-            let _ = to_caller.shutdown().await;
-        };
-        tokio::pin!(up, down);
-        tokio::select! {
-            heard = &mut up => match heard {
-                // The node may have more to say to a caller that has nothing more to say.
-                Ok(()) => down.await,
-                Err(error) => tracing::trace!(%error, "a caller is gone"),
-            },
-            // To end a connection with something unread in it is to reset it, and a reset overtakes what was
-            // said last.
-            () = &mut down => drop(tokio::time::timeout(LINGER, up).await),
-        }
+        drydock_splice::splice(TokioIo::new(caller), TokioIo::new(node)).await;
     });
     answer.map(|_| ResponseBody::empty())
-}
-
-/// Passes on what the caller says until it has said everything; fails when the caller is gone.
-///
-/// A node that no longer listens has perhaps not been heard to the end itself: what it does not take is dropped.
-async fn hear_out(
-    caller: &mut (impl AsyncRead + Unpin),
-    node: &mut (impl AsyncWrite + Unpin),
-) -> io::Result<()> {
-    let mut buffer = vec![0; 8 * 1024];
-    let mut listens = true;
-    loop {
-        let count = caller.read(&mut buffer).await?;
-        if count == 0 {
-            let _ = node.shutdown().await;
-            return Ok(());
-        }
-        listens = listens && node.write_all(&buffer[..count]).await.is_ok() && node.flush().await.is_ok();
-    }
 }
 
 /// The node a Pod is on.

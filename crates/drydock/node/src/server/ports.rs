@@ -44,17 +44,14 @@ pub(crate) async fn dial(
     }
     let sandbox = find(shared, namespace, pod, "")?.sandbox;
     let address = sandbox.ok_or_else(|| Refusal::bad(format!("pod {pod:?} is not running")))?.address();
-    let mut to_pod = TcpStream::connect((address, port)).await.map_err(|error| {
+    let to_pod = TcpStream::connect((address, port)).await.map_err(|error| {
         let why = format!("dial tcp {address}:{port}: connect: {}", words(&error));
         Refusal(StatusCode::BAD_GATEWAY, why)
     })?;
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let Ok(upgraded) = upgraded.await else { return };
-        let ended = tokio::io::copy_bidirectional(&mut TokioIo::new(upgraded), &mut to_pod).await;
-        if let Err(error) = ended {
-            tracing::debug!(%error, "a connection to a pod broke");
-        }
+        drydock_splice::splice(TokioIo::new(upgraded), to_pod).await;
     });
     let mut response = Response::new(full(""));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -19,19 +21,20 @@ crate::tests![
     a_program_is_run_in_a_container,
     a_terminal_is_a_terminal,
     a_port_is_forwarded,
+    last_words_of_a_pod_are_heard_by_a_caller_that_still_talks,
     strangers_are_turned_away,
 ];
 
-pub(crate) async fn get(cluster: &Cluster, path: &str, token: &str) -> (u16, String) {
+async fn send(cluster: &Cluster, token: &str, request: http::request::Builder) -> http::Response<Incoming> {
     let stream = UnixStream::connect(cluster.directory.join("node.sock")).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(connection);
-    let request = http::Request::get(path)
-        .header("Host", "node")
-        .header("Authorization", format!("Bearer {token}"))
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let response = sender.send_request(request).await.unwrap();
+    tokio::spawn(connection.with_upgrades());
+    let request = request.header("Host", "node").header("Authorization", format!("Bearer {token}"));
+    sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+}
+
+pub(crate) async fn get(cluster: &Cluster, path: &str, token: &str) -> (u16, String) {
+    let response = send(cluster, token, http::Request::get(path)).await;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -153,4 +156,23 @@ async fn a_port_is_forwarded(cluster: Arc<Cluster>) {
     let [_, error, ..] = hear_bytes(&mut socket).await;
     let error = String::from_utf8_lossy(&error);
     assert!(error.contains("connection refused"), "{error}");
+}
+
+async fn last_words_of_a_pod_are_heard_by_a_caller_that_still_talks(cluster: Arc<Cluster>) {
+    cluster.pod("curt", script("exec nc -ll -p 8080 -e echo enough")).await;
+    cluster.until_ready("curt").await;
+    let dial = || async {
+        let dial = http::Request::get("/dial/default/curt/8080").header("Upgrade", "tcp");
+        let answer = send(&cluster, TOKEN, dial.header("Connection", "Upgrade")).await;
+        (answer.status() == 101).then_some(answer)
+    };
+    cluster.until("somebody listens", dial).await;
+    for round in 0..20 {
+        let answer = cluster.until("a connection", dial).await;
+        let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+        let written = stream.write_all(&[b'x'; 256 << 10]).await.map_err(|error| error.kind());
+        let mut told = String::new();
+        let heard = stream.read_to_string(&mut told).await.map_err(|error| error.kind());
+        assert_eq!((written, heard, told.as_str()), (Ok(()), Ok(7), "enough\n"), "round {round}");
+    }
 }
