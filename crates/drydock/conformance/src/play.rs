@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
             }
             self.remembered.push(values.first().cloned().unwrap_or_default());
             values.iter_mut().for_each(|value| self.normaliser.apply(value));
-            let shown = self.normaliser.count_shown(look::show(&values, &step.show));
+            let shown = self.normaliser.count_shown(&look::show(&values, &step.show));
             let answer = format!("{code}\n{shown}").trim_end().to_owned();
             if !reached {
                 return Err(PlayError::Patience { step: step.name.clone(), last: answer });
