@@ -69,11 +69,6 @@ impl Tracker {
         }
     }
 
-    /// What holds by now.
-    pub fn holds(&self) -> Option<bool> {
-        self.verdict
-    }
-
     /// Takes an answer; gives what holds from now on, when that is new.
     pub fn answer(&mut self, good: bool) -> Option<bool> {
         self.run = if self.last == Some(good) { self.run + 1 } else { 1 };

@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Probe;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::ask::{Bad, Target, ask};
 use super::tracker::{Kind, Pace, Tracker};
 
-/// The first question comes at once, and the next ones at distances that grow from this, until the container
-/// answered or a period is over: a program that is up in a moment is ready in a moment. What these questions find
-/// bad does not count, and nobody hears of it.
-const EAGER: Duration = Duration::from_millis(10);
+/// Until a container first answered well it is asked between the periods as well, at distances of this part of the
+/// time since the first question: a program that is up in a moment is ready in a moment, and one that takes long is
+/// asked little more often than it said. What these questions find bad does not count, and nobody hears of it.
+const EAGERNESS: u32 = 8;
+
+/// The shortest distance of two questions.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 /// What a probe found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,71 +45,122 @@ pub(crate) async fn run(
     mut started: watch::Receiver<bool>,
     tell: mpsc::UnboundedSender<Found>,
 ) {
-    let pace = Pace::of(&probe);
-    let mut tracker = Tracker::of(&probe);
     if kind != Kind::Startup && started.wait_for(|started| *started).await.is_err() {
         return;
     }
-    tokio::time::sleep(pace.delay).await;
-    let found = |what| Found {
-        container: target.spec.name.clone(),
-        id: target.container.id().to_owned(),
-        kind,
-        what,
+    let pace = Pace::of(&probe);
+    let found = |what| {
+        let (container, id) = (target.spec.name.clone(), target.container.id().to_owned());
+        tell.send(Found { container, id, kind, what }).is_ok()
     };
-    if eagerly(kind, &probe, &target, pace).await {
-        // As good as the answer at the end of the pause.
-        if let Some(verdict) = tracker.answer(true)
-            && tell.send(found(What::Verdict(verdict))).is_err()
-        {
-            return;
-        }
-        if kind == Kind::Startup && tracker.holds() == Some(true) {
-            return;
-        }
-        tokio::time::sleep(pace.period).await;
-    }
+    follow(kind, pace, Tracker::of(&probe), || ask(&target, &probe, pace.timeout), found).await;
+}
+
+/// Asks, and tells what is found until nobody listens or there is nothing more to find.
+async fn follow<A: Future<Output = Result<(), Bad>>>(
+    kind: Kind,
+    pace: Pace,
+    mut tracker: Tracker,
+    ask: impl Fn() -> A,
+    tell: impl Fn(What) -> bool,
+) {
+    tokio::time::sleep(pace.delay).await;
+    let first = Instant::now();
+    // The first period is the container's own: until it is over only a good answer counts.
+    let mut due = first + pace.period;
+    // Nobody waits for a container's being alive.
+    let mut eager = kind != Kind::Liveness;
     loop {
-        let began = tokio::time::Instant::now();
-        let answer = ask(&target, &probe, pace.timeout).await;
+        let began = Instant::now();
+        let counts = began >= due;
+        let answer = ask().await;
+        if counts || answer.is_ok() {
+            due = began + pace.period;
+        }
+        eager &= answer.is_err();
         let verdict = match &answer {
             Ok(()) => tracker.answer(true),
-            Err(Bad::Failed(_)) => tracker.answer(false),
+            Err(Bad::Failed(_)) if counts => tracker.answer(false),
             // As with a kubelet, what could not be asked does not count.
-            Err(Bad::Unasked(_)) => None,
+            Err(_) => None,
         };
         if let Err(bad) = answer
-            && tell.send(found(What::Bad(bad))).is_err()
+            && counts
+            && !tell(What::Bad(bad))
         {
             return;
         }
-        if let Some(verdict) = verdict {
-            if tell.send(found(What::Verdict(verdict))).is_err() {
-                return;
-            }
-            if kind == Kind::Startup {
-                return;
-            }
+        if let Some(verdict) = verdict
+            && (!tell(What::Verdict(verdict)) || kind == Kind::Startup)
+        {
+            return;
         }
-        tokio::time::sleep_until(began + pace.period).await;
+        let next = Instant::now() + (first.elapsed() / EAGERNESS).max(SHORTEST);
+        tokio::time::sleep_until(if eager { due.min(next) } else { due }).await;
     }
 }
 
-/// Asks at growing distances during the first period; true as soon as the answer is good. Nobody waits for a
-/// container's being alive, so that is asked once.
-async fn eagerly(kind: Kind, probe: &Probe, target: &Target, pace: Pace) -> bool {
-    let end = tokio::time::Instant::now() + pace.period;
-    let mut pause = EAGER;
-    loop {
-        if ask(target, probe, pace.timeout).await.is_ok() {
-            return true;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::cell::{Cell, RefCell};
+
+    /// What is found in the first `seconds` of a container that answers well from `good` milliseconds on until
+    /// `bad`, asked every two seconds: the milliseconds with `+`, `-` or, for one bad answer, `.`; and how often
+    /// it was asked.
+    async fn found(kind: Kind, good: u64, bad: u64, seconds: u64) -> (String, u32) {
+        let probe = serde_json::from_value(json!({"periodSeconds": 2, "failureThreshold": 3})).unwrap();
+        let start = Instant::now();
+        let now = || u64::try_from(start.elapsed().as_millis()).unwrap();
+        let (asked, told) = (Cell::new(0), RefCell::new(Vec::new()));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            let well = (good..bad).contains(&now());
+            std::future::ready(if well { Ok(()) } else { Err(Bad::Failed("down".to_owned())) })
+        };
+        let tell = |what| {
+            let mark = match what {
+                What::Bad(_) => '.',
+                What::Verdict(true) => '+',
+                What::Verdict(false) => '-',
+            };
+            told.borrow_mut().push(format!("{}{mark}", now()));
+            true
+        };
+        let all = follow(kind, Pace::of(&probe), Tracker::of(&probe), ask, tell);
+        let _over = tokio::time::timeout(Duration::from_secs(seconds), all).await;
+        (told.into_inner().join(" "), asked.get())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_container_is_found_ready_soon_after_it_is_however_long_it_took() {
+        for good in [0, 30, 700, 1999, 2001, 3500, 5100] {
+            let (told, _) = found(Kind::Readiness, good, u64::MAX, 10).await;
+            let ready: u64 = told.split(' ').next_back().unwrap().trim_end_matches('+').parse().unwrap();
+            assert!((good..=good + good / 8 + 12).contains(&ready), "good at {good}: {told}");
         }
-        let next = tokio::time::Instant::now() + pause;
-        if next >= end || kind == Kind::Liveness {
-            tokio::time::sleep_until(end).await;
-            return false;
-        }
-        tokio::time::sleep_until(next).await;
-        pause = pause * 3 / 2;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_questions_of_the_periods_count_and_the_first_has_none() {
+        let never = u64::MAX;
+        let (told, asked) = found(Kind::Readiness, never, never, 9).await;
+        assert_eq!(told, "2000. 4000. 6000. 6000- 8000.");
+        assert!(asked < 60, "{asked}");
+        assert_eq!(found(Kind::Startup, never, never, 60).await.0, "2000. 4000. 6000. 6000-");
+        assert_eq!(
+            found(Kind::Liveness, never, never, 9).await,
+            ("2000. 4000. 6000. 6000- 8000.".to_owned(), 5)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_ready_once_is_asked_once_a_period() {
+        assert_eq!(
+            found(Kind::Readiness, 0, 3000, 13).await,
+            ("0+ 4000. 6000. 8000. 8000- 10000. 12000.".to_owned(), 7)
+        );
+        assert_eq!(found(Kind::Startup, 0, 3000, 13).await, ("0+".to_owned(), 1));
     }
 }
