@@ -9,12 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 use crate::Clock;
 use crate::garbage::inventory::Inventory;
 use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
-use crate::machinery::cache::{Cache, Kind, Progress};
+use crate::machinery::cache::{Cache, Kind, Object, Progress};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, Rest};
-use crate::objects::meta::OwnerReference;
+use crate::objects::meta::{OwnerReference, Pairs};
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::workload::{Budget, BudgetCondition, BudgetStatus, Deployment, IntOrPercent, ReplicaSet};
@@ -186,7 +186,6 @@ impl Controller {
         budgets.queue_each(queue);
         let (keys, known) = (queue.clone(), budgets.cache.clone());
         pods.on_change(move |change| {
-            let Some(pod) = change.latest() else { return };
             if let (Some(before), Some(after)) = (change.before, change.after)
                 && before.ready() == after.ready()
                 && before.metadata.deleting() == after.metadata.deleting()
@@ -195,10 +194,12 @@ impl Controller {
             {
                 return;
             }
-            let concerned = known.in_namespace(&pod.metadata.namespace, |budget| {
-                change.both().any(|pod| selects(budget, pod))
+            change.both().for_each(|pod| {
+                let of = &pod.metadata;
+                let concerned =
+                    known.selecting(&of.namespace, &of.labels, |budget| selects(budget, &of.labels));
+                concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
             });
-            concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
         });
         // A share is one of the wanted number, which changes before any pod does.
         let (keys, known) = (queue.clone(), budgets.cache.clone());
@@ -207,9 +208,8 @@ impl Controller {
                 && before.spec.replicas != after.spec.replicas
             {
                 let labels = after.spec.template.labels();
-                let concerned = known.in_namespace(&after.metadata.namespace, |budget| {
-                    needs_scales(budget)
-                        && budget.spec.selector.as_ref().is_some_and(|one| one.matches(labels))
+                let concerned = known.selecting(&after.metadata.namespace, labels, |budget| {
+                    needs_scales(budget) && selects(budget, labels)
                 });
                 concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
             }
@@ -236,7 +236,9 @@ impl Controller {
             self.awaited.forget(key);
             return Ok(Next::OnChange);
         };
-        let pods = self.pods.in_namespace(&key.namespace, |pod| selects(&budget, pod));
+        let pods = budget.selection().map_or_else(Vec::new, |labels| {
+            self.pods.labelled(&key.namespace, labels, |pod| selects(&budget, &pod.metadata.labels))
+        });
         if pods.is_empty() {
             self.recorder.record(&*budget, Severity::Normal, "NoPods", "No matching pods found".into());
         }
@@ -351,8 +353,8 @@ fn unmanaged(budget: &Budget) -> String {
     )
 }
 
-fn selects(budget: &Budget, pod: &Pod) -> bool {
-    budget.spec.selector.as_ref().is_some_and(|selector| selector.matches(&pod.metadata.labels))
+fn selects(budget: &Budget, labels: &Pairs) -> bool {
+    budget.spec.selector.as_ref().is_some_and(|selector| selector.matches(labels))
 }
 
 #[cfg(test)]

@@ -253,11 +253,8 @@ impl Controller {
         if service.metadata.deleting() {
             return Ok(Next::OnChange);
         }
-        let slices = self.slices.in_namespace(&key.namespace, |slice| {
-            own(slice)
-                && slice.metadata.labels.get(SERVICE_NAME) == Some(&*key.name)
-                && !slice.metadata.deleting()
-        });
+        let labels = [(SERVICE_NAME, &*key.name), (MANAGED_BY, MANAGER)].into_iter().collect();
+        let slices = self.slices.labelled(&key.namespace, &labels, |slice| !slice.metadata.deleting());
         let plan = plan(&service, &selected(&self.pods, &service), &slices);
         for slice in plan.update {
             let body = body(&slice)?;

@@ -8,7 +8,6 @@ use crate::machinery::informer::Informer;
 use crate::machinery::queue::Queue;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
-use crate::objects::selector::includes;
 use crate::objects::service::{ObjectReference, Service, ServicePort};
 use crate::objects::workload::IntOrPercent;
 
@@ -20,12 +19,10 @@ pub fn listen(services: &mut Informer<Service>, pods: &mut Informer<Pod>, queue:
         if !concerns_services(change) {
             return;
         }
-        let Some(pod) = change.latest() else { return };
-        let answered = known.in_namespace(&pod.metadata.namespace, |service| {
-            service.spec.selects()
-                && change.both().any(|pod| includes(&pod.metadata.labels, &service.spec.selector))
+        change.both().for_each(|pod| {
+            let answered = known.selecting(&pod.metadata.namespace, &pod.metadata.labels, |_| true);
+            answered.iter().for_each(|service| keys.add(service.metadata.key()));
         });
-        answered.iter().for_each(|service| keys.add(service.metadata.key()));
     });
 }
 
@@ -50,10 +47,8 @@ fn concerns_services(change: &Change<'_, Pod>) -> bool {
 
 /// The pods a Service selects that have an address and have not ended, by name.
 pub fn selected(pods: &Cache<Pod>, service: &Service) -> Vec<Arc<Pod>> {
-    pods.in_namespace(&service.metadata.namespace, |pod| {
-        !pod.status.pod_ip.is_empty()
-            && !pod.finished()
-            && includes(&pod.metadata.labels, &service.spec.selector)
+    pods.labelled(&service.metadata.namespace, &service.spec.selector, |pod| {
+        !pod.status.pod_ip.is_empty() && !pod.finished()
     })
 }
 

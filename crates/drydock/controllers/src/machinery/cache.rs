@@ -1,22 +1,29 @@
 //! What the process knows of one kind: the objects as last seen, in one place for all controllers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::objects::meta::Meta;
+use crate::machinery::index::{By, Index};
+use crate::objects::meta::{Meta, Pairs};
 use crate::objects::resource::{Key, Resource};
+use crate::objects::selector::includes;
 
 /// An object that is cached.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
-    /// Whether objects are looked up by the controller that manages them.
-    const BY_CONTROLLER: bool = false;
+    /// What objects are looked up by.
+    const BY: By = By::Key;
 
     /// The object's metadata.
     fn meta(&self) -> &Meta;
+
+    /// The labels that everything it selects carries; none when it selects nothing.
+    fn selection(&self) -> Option<&Pairs> {
+        None
+    }
 }
 
 /// A kind known when this was written.
@@ -63,27 +70,15 @@ pub struct Cache<T> {
 
 struct Inner<T> {
     objects: BTreeMap<Key, Arc<T>>,
-    /// Keys by the uid of the controller; those without one by `/namespace`.
-    by_controller: HashMap<Box<str>, BTreeSet<Key>>,
+    index: Index,
     seen: u64,
 }
 
 impl<T: Object> Default for Cache<T> {
     fn default() -> Self {
-        let inner = Inner { objects: BTreeMap::new(), by_controller: HashMap::new(), seen: 0 };
+        let inner = Inner { objects: BTreeMap::new(), index: Index::default(), seen: 0 };
         Self { inner: RwLock::new(inner), synced: watch::Sender::new(false) }
     }
-}
-
-fn index_of(meta: &Meta) -> Box<str> {
-    match meta.controller() {
-        Some(owner) => owner.uid.clone(),
-        None => orphans_of(&meta.namespace),
-    }
-}
-
-fn orphans_of(namespace: &str) -> Box<str> {
-    format!("/{namespace}").into()
 }
 
 impl<T: Object> Cache<T> {
@@ -119,13 +114,41 @@ impl<T: Object> Cache<T> {
     /// The objects managed by the controller with this uid.
     pub fn controlled_by(&self, uid: &str) -> Vec<Arc<T>> {
         let inner = self.inner.read();
-        inner.indexed(uid).collect()
+        inner.found(inner.index.controlled_by(uid)).collect()
     }
 
     /// The objects of a namespace that no controller manages.
     pub fn orphans(&self, namespace: &str) -> Vec<Arc<T>> {
         let inner = self.inner.read();
-        inner.indexed(&orphans_of(namespace)).collect()
+        inner.found(inner.index.orphans(namespace)).collect()
+    }
+
+    /// The objects of one namespace that carry these labels and pass the filter, by name. For a kind that is looked
+    /// up by labels.
+    pub fn labelled(
+        &self,
+        namespace: &Arc<str>,
+        wanted: &Pairs,
+        mut filter: impl FnMut(&T) -> bool,
+    ) -> Vec<Arc<T>> {
+        let inner = self.inner.read();
+        let Some(found) = inner.index.labelled(namespace, wanted) else {
+            drop(inner);
+            return self.in_namespace(namespace, filter);
+        };
+        let found = inner.found(found).filter(|object| includes(&object.meta().labels, wanted));
+        found.filter(|object| filter(object)).collect()
+    }
+
+    /// The objects of one namespace that pass the filter among those whose selection is among these labels.
+    pub fn selecting(
+        &self,
+        namespace: &Arc<str>,
+        labels: &Pairs,
+        mut filter: impl FnMut(&T) -> bool,
+    ) -> Vec<Arc<T>> {
+        let inner = self.inner.read();
+        inner.found(inner.index.selecting(namespace, labels)).filter(|object| filter(object)).collect()
     }
 
     /// Every key there is.
@@ -138,13 +161,12 @@ impl<T: Object> Cache<T> {
         let version = object.meta().version();
         let key = object.meta().key();
         let mut inner = self.inner.write();
-        let index = T::BY_CONTROLLER.then(|| index_of(object.meta()));
-        let before = inner.objects.insert(key.clone(), object);
-        if let Some(index) = index {
+        let before = inner.objects.insert(key, object.clone());
+        if !before.as_ref().is_some_and(|before| found_alike(&**before, &*object)) {
             if let Some(before) = &before {
-                inner.unindex(&index_of(before.meta()), &key);
+                inner.index.remove(T::BY, before.meta(), before.selection());
             }
-            inner.by_controller.entry(index).or_default().insert(key);
+            inner.index.insert(T::BY, object.meta(), object.selection());
         }
         inner.seen = inner.seen.max(version);
         before
@@ -155,9 +177,7 @@ impl<T: Object> Cache<T> {
         let mut inner = self.inner.write();
         inner.seen = inner.seen.max(version);
         let before = inner.objects.remove(key)?;
-        if T::BY_CONTROLLER {
-            inner.unindex(&index_of(before.meta()), key);
-        }
+        inner.index.remove(T::BY, before.meta(), before.selection());
         Some(before)
     }
 
@@ -179,18 +199,17 @@ impl<T: Object> Cache<T> {
 }
 
 impl<T> Inner<T> {
-    fn indexed(&self, index: &str) -> impl Iterator<Item = Arc<T>> {
-        self.by_controller.get(index).into_iter().flatten().filter_map(|key| self.objects.get(key).cloned())
+    fn found<'a>(&'a self, keys: impl Iterator<Item = &'a Key>) -> impl Iterator<Item = Arc<T>> {
+        keys.filter_map(|key| self.objects.get(key).cloned())
     }
+}
 
-    fn unindex(&mut self, index: &str, key: &Key) {
-        if let Some(keys) = self.by_controller.get_mut(index) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.by_controller.remove(index);
-            }
-        }
-    }
+/// Whether two states of an object are found by the same.
+fn found_alike<T: Object>(before: &T, after: &T) -> bool {
+    let (old, new) = (before.meta(), after.meta());
+    old.labels == new.labels
+        && old.owner_references == new.owner_references
+        && before.selection() == after.selection()
 }
 
 impl<T: Object> Progress for Cache<T> {

@@ -18,20 +18,26 @@ pub mod template;
 pub mod workload;
 
 use crate::machinery::cache::{Kind, Object};
+use crate::machinery::index::By;
 use crate::own::Owner;
-use meta::Meta;
+use meta::{Meta, Pairs};
 use resource::Resource;
 use selector::LabelSelector;
 
 macro_rules! kinds {
-    ($($type:ty, $by_controller:literal, [$($resource:literal),*];)*) => {
+    ($($type:ty, $by:ident $(($selection:expr))?, [$($resource:literal),*];)*) => {
         $(
             impl Object for $type {
-                const BY_CONTROLLER: bool = $by_controller;
+                const BY: By = By::$by;
 
                 fn meta(&self) -> &Meta {
                     &self.metadata
                 }
+
+                $(fn selection(&self) -> Option<&Pairs> {
+                    let selection: fn(&Self) -> Option<&Pairs> = $selection;
+                    selection(self)
+                })?
             }
 
             impl Kind for $type {
@@ -44,30 +50,30 @@ macro_rules! kinds {
     };
 }
 
-// The kinds that are cached with more than their metadata: the type, whether its objects are looked up by
-// the controller that manages them, and where it lives in the API.
+// The kinds that are cached with more than their metadata: the type, by what its objects are looked up, in brackets
+// what they select if that is looked up too, and where it lives in the API.
 kinds! {
-    pod::Pod, true, ["", "v1", "Pod", "pods", true];
-    node::Node, false, ["", "v1", "Node", "nodes", false];
-    workload::Deployment, false, ["apps", "v1", "Deployment", "deployments", true];
-    workload::ReplicaSet, true, ["apps", "v1", "ReplicaSet", "replicasets", true];
-    stateful::StatefulSet, false, ["apps", "v1", "StatefulSet", "statefulsets", true];
-    daemon::DaemonSet, false, ["apps", "v1", "DaemonSet", "daemonsets", true];
-    stateful::Revision, true, ["apps", "v1", "ControllerRevision", "controllerrevisions", true];
-    storage::Claim, false, ["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true];
-    storage::Volume, false, ["", "v1", "PersistentVolume", "persistentvolumes", false];
-    storage::Class, false, ["storage.k8s.io", "v1", "StorageClass", "storageclasses", false];
-    job::Job, true, ["batch", "v1", "Job", "jobs", true];
-    job::CronJob, false, ["batch", "v1", "CronJob", "cronjobs", true];
-    workload::Budget, false, ["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true];
-    service::Service, false, ["", "v1", "Service", "services", true];
-    service::Endpoints, false, ["", "v1", "Endpoints", "endpoints", true];
-    service::EndpointSlice, false, ["discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true];
-    service::Namespace, false, ["", "v1", "Namespace", "namespaces", false];
-    service::ServiceAccount, false, ["", "v1", "ServiceAccount", "serviceaccounts", true];
-    service::ConfigMap, false, ["", "v1", "ConfigMap", "configmaps", true];
-    service::ClusterRole, false, ["rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false];
-    service::Definition, false, ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false];
+    pod::Pod, ControllerAndLabels, ["", "v1", "Pod", "pods", true];
+    node::Node, Key, ["", "v1", "Node", "nodes", false];
+    workload::Deployment, Key, ["apps", "v1", "Deployment", "deployments", true];
+    workload::ReplicaSet, Controller, ["apps", "v1", "ReplicaSet", "replicasets", true];
+    stateful::StatefulSet, Key, ["apps", "v1", "StatefulSet", "statefulsets", true];
+    daemon::DaemonSet, Key, ["apps", "v1", "DaemonSet", "daemonsets", true];
+    stateful::Revision, Controller, ["apps", "v1", "ControllerRevision", "controllerrevisions", true];
+    storage::Claim, Key, ["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true];
+    storage::Volume, Key, ["", "v1", "PersistentVolume", "persistentvolumes", false];
+    storage::Class, Key, ["storage.k8s.io", "v1", "StorageClass", "storageclasses", false];
+    job::Job, Controller, ["batch", "v1", "Job", "jobs", true];
+    job::CronJob, Key, ["batch", "v1", "CronJob", "cronjobs", true];
+    workload::Budget, Key(|it| it.spec.selector.as_ref().map(|selector| &selector.match_labels)), ["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true];
+    service::Service, Key(|it| it.spec.selects().then_some(&it.spec.selector)), ["", "v1", "Service", "services", true];
+    service::Endpoints, Key, ["", "v1", "Endpoints", "endpoints", true];
+    service::EndpointSlice, Labels, ["discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true];
+    service::Namespace, Key, ["", "v1", "Namespace", "namespaces", false];
+    service::ServiceAccount, Key, ["", "v1", "ServiceAccount", "serviceaccounts", true];
+    service::ConfigMap, Key, ["", "v1", "ConfigMap", "configmaps", true];
+    service::ClusterRole, Key, ["rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false];
+    service::Definition, Key, ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false];
 }
 
 macro_rules! owners {
