@@ -1,7 +1,9 @@
 //! How fast resources are reconciled, and what that asks of the API server.
 
 use std::{
+    collections::HashSet,
     path::Path,
+    pin::pin,
     time::{Duration, Instant},
 };
 
@@ -14,9 +16,10 @@ use drydock::{Drydock, Identity, Verb};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
 use kube::{
-    Api, Client, Config,
+    Api, Client, Config, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt, watcher},
 };
 
 use crate::table::Table;
@@ -81,7 +84,7 @@ pub fn row(on: &str, count: usize, seconds: f64, each: String, goal: &str) -> [S
 async fn create_and_wait(client: &Client, namespace: &str, count: usize) -> Result<f64> {
     let resources: Api<Memcached> = Api::namespaced(client.clone(), namespace);
     let began = Instant::now();
-    futures::stream::iter(0..count)
+    let create = futures::stream::iter(0..count)
         .map(|number| {
             let resources = resources.clone();
             async move {
@@ -93,27 +96,34 @@ async fn create_and_wait(client: &Client, namespace: &str, count: usize) -> Resu
             }
         })
         .buffer_unordered(WRITERS)
-        .try_for_each(|_| std::future::ready(Ok(())))
-        .await?;
+        .map_err(anyhow::Error::from)
+        .try_for_each(|_| std::future::ready(Ok(())));
+    let all = async { tokio::try_join!(create, all_said(resources.clone(), count)) };
+    let late = || format!("not all resources were reconciled in {PATIENCE:?}");
+    tokio::time::timeout(PATIENCE, all).await.with_context(late)??;
     while !all_there(client, namespace, count).await? {
-        ensure!(began.elapsed() < PATIENCE, "not all resources were reconciled in {PATIENCE:?}");
+        ensure!(began.elapsed() < PATIENCE, late());
         tokio::time::sleep(PAUSE).await;
     }
     Ok(began.elapsed().as_secs_f64())
 }
 
-async fn all_there(client: &Client, namespace: &str, count: usize) -> Result<bool> {
-    let resources: Api<Memcached> = Api::namespaced(client.clone(), namespace);
-    let listed = resources.list(&ListParams::default()).await?;
-    let said = |resource: &Memcached| {
-        resource
-            .status
-            .as_ref()
-            .is_some_and(|status| status.observed_generation == resource.metadata.generation)
-    };
-    if listed.items.len() < count || !listed.iter().all(said) {
-        return Ok(false);
+/// Waits until so many resources have a status that speaks of what they ask for.
+async fn all_said(resources: Api<Memcached>, count: usize) -> Result<()> {
+    let mut said = HashSet::new();
+    let mut seen = pin!(watcher(resources, watcher::Config::default()).applied_objects());
+    while said.len() < count {
+        let resource = seen.try_next().await?.context("the watch ended")?;
+        let status = resource.status.as_ref();
+        if status.is_some_and(|status| status.observed_generation == resource.metadata.generation) {
+            said.insert(resource.name_any());
+        }
     }
+    Ok(())
+}
+
+/// Whether every resource has its children.
+async fn all_there(client: &Client, namespace: &str, count: usize) -> Result<bool> {
     let one = ListParams::default().limit(1);
     let ours = |remaining: Option<i64>| remaining.map_or(1, |more| more + 1) >= count as i64;
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
