@@ -3,11 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -17,10 +13,10 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use machine::{family, kill, kill_all};
+use support::machine::{family, kill, kill_all};
+use support::user::{PLAIN, User};
 use support::{Process, Said, eventually, said};
 use tempfile::TempDir;
-use user::{PLAIN, User};
 
 /// Makes a data directory in some ten steps; what says that it is whole comes last.
 const INITDB: &str = r#"

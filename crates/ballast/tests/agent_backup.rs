@@ -3,13 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/disk.rs"]
-mod disk;
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,8 +12,9 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use disk::Disk;
 use serde_json::Value;
+use support::disk::Disk;
+use support::machine;
 use support::{Process, ballast, eventually, said};
 use tempfile::TempDir;
 

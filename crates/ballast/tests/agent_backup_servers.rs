@@ -3,8 +3,6 @@
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,8 +11,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
+use support::user::User;
 use support::{Cluster, eventually};
-use user::User;
 
 /// As `ballast manifests` names it.
 const BALLAST: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));

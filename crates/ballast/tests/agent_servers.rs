@@ -3,15 +3,13 @@
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use support::user::{THIS, User};
 use support::{Cluster, Said, eventually};
-use user::{THIS, User};
 
 const SECRET: &str = r#"
 apiVersion: v1

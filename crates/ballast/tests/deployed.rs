@@ -3,13 +3,11 @@
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::process::Command;
 
+use support::user::{THIS, User};
 use support::{Cluster, ballast, eventually, said};
-use user::{THIS, User};
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 const MEMCACHED: &str = "memcached:1.6.9";

@@ -3,15 +3,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/disk.rs"]
-mod disk;
 mod support;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use disk::Disk;
+use support::disk::Disk;
 use support::{Cluster, Process, ballast, said};
 
 /// A cluster that is kept in a directory, by a command that starts it.

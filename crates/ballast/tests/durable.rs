@@ -5,8 +5,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/dice.rs"]
-mod dice;
 mod support;
 
 use std::collections::BTreeMap;
@@ -15,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dice::{Dice, rounds};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::json;
+use support::dice::{Dice, rounds};
 use support::{Cluster, PATIENCE, eventually, said};
 
 /// Where nothing is asked for.

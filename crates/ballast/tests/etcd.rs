@@ -3,19 +3,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use machine::turn;
 use serde_json::Value;
+use support::machine::turn;
+use support::user::{THIS, User};
 use support::{Cluster, Said, eventually};
-use user::{THIS, User};
 
 const MANIFEST: &str = "examples/drydock/etcd.yaml";
 const IMAGES: [&str; 1] = ["quay.io/coreos/etcd:v3.5.16"];

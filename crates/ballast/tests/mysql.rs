@@ -3,19 +3,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/mysql.rs"]
-mod mysql;
 mod support;
-#[path = "support/user.rs"]
-mod user;
-#[path = "support/writer.rs"]
-mod writer;
 
-use mysql::{Instance, LONG, is_complete};
 use serde_json::json;
+use support::mysql::{Instance, LONG, back_up, is_complete};
+use support::user::User;
+use support::writer::{Enough, TABLE, Writer, holds};
 use support::{Cluster, eventually};
-use user::User;
-use writer::{Enough, TABLE, Writer, holds};
 
 /// Names of the kind that people do not have, and that servers take.
 const DATABASE: &str = "my `shop`; $(KUBERNETES_PORT) $$ größe_%";
@@ -38,13 +32,6 @@ spec:
 "#
     )
 }
-
-const BACKUP: &str = r#"
-apiVersion: operators.example.com/v1alpha1
-kind: MySQLBackup
-metadata: {name: now}
-spec: {instance: shop}
-"#;
 
 /// An instance that begins with a backup.
 fn restored(name: &str, version: &str, backup: &str) -> String {
@@ -109,7 +96,7 @@ fn life(cluster: &Cluster) {
         let acknowledged = writer.goes_on();
         holds(shop, &before);
 
-        cluster.apply(BACKUP).ok();
+        back_up(cluster, "shop", "now");
         is_complete(cluster, "now");
         cluster.apply(&restored("copy", "10.11", "now")).ok();
         copy.serves();

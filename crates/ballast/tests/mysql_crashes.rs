@@ -12,8 +12,6 @@
 #[path = "support/crashing.rs"]
 mod crashing;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -22,7 +20,8 @@ use std::{
 
 use crashing::{Crashes, Life, Lived};
 use support::Cluster;
-use user::User;
+use support::mysql::backup;
+use support::user::User;
 
 /// An instance, and what else its spec has.
 fn mysql(name: &str, version: &str, size: &str, more: &str) -> String {
@@ -33,7 +32,6 @@ fn mysql(name: &str, version: &str, size: &str, more: &str) -> String {
 }
 
 const SCRIPT: &str = "initScript: {inline: 'CREATE TABLE once (n INT AUTO_INCREMENT PRIMARY KEY); INSERT INTO once VALUES ();'}";
-const BACKUP: &str = "{apiVersion: operators.example.com/v1alpha1, kind: MySQLBackup, metadata: {name: now}, spec: {instance: shop}}";
 
 /// Created and configured, and backed up.
 fn begun() -> Life {
@@ -43,7 +41,7 @@ fn begun() -> Life {
             mysql("shop", "10.11", "1Gi", SCRIPT),
             &[("mysql/shop", ".status.phase", "Ready"), ("mysql/shop", ".status.initScriptDone", "true")],
         )
-        .apply("back up", BACKUP.to_owned(), &[("mysqlbackup/now", ".status.outcome", "Complete")])
+        .apply("back up", backup("shop", "now"), &[("mysqlbackup/now", ".status.outcome", "Complete")])
 }
 
 /// And deleted after a last backup.

@@ -3,25 +3,17 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
-#[path = "support/mysql.rs"]
-mod mysql;
 mod support;
-#[path = "support/user.rs"]
-mod user;
-#[path = "support/writer.rs"]
-mod writer;
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 
-use machine::{family, kill};
-use mysql::{Instance, LONG, is_complete};
+use support::machine::{family, kill};
+use support::mysql::{Instance, LONG, back_up, is_complete};
+use support::user::User;
+use support::writer::{TABLE, holds};
 use support::{Cluster, Process, eventually, said};
-use user::User;
-use writer::{TABLE, holds};
 
 fn instance(name: &str, more: &str) -> String {
     format!(
@@ -34,42 +26,25 @@ spec: {{databaseName: shop, databaseUser: seller, storageSize: 1Gi, mysqlVersion
     )
 }
 
-fn of<'a>(cluster: &'a Cluster, name: &'a str) -> Instance<'a> {
-    Instance { cluster, name, client: "mariadb", user: "seller", database: "shop" }
-}
-
-fn back_up(cluster: &Cluster, instance: &str, name: &str) {
-    let yaml = format!(
-        r#"
-apiVersion: operators.example.com/v1alpha1
-kind: MySQLBackup
-metadata: {{name: {name}}}
-spec: {{instance: {instance}}}
-"#
-    );
-    cluster.apply(&yaml).ok();
-}
-
 /// Operators, and where their metrics are.
 struct Operators {
     process: Process,
-    port: u16,
+    metrics: SocketAddr,
 }
 
 impl Operators {
     fn of(cluster: &Cluster) -> Self {
         let definitions = said(support::ballast().arg("crds"), "").ok();
         cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], &definitions).ok();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut command = cluster.ballast();
-        command.args(["run", "--health-probe-bind-address=0"]);
-        command.arg(format!("--metrics-bind-address=127.0.0.1:{port}"));
-        Operators { process: Process::start(command), port }
+        command.args(["run", "--health-probe-bind-address=0", "--metrics-bind-address=127.0.0.1:0"]);
+        let process = Process::start(command);
+        Operators { metrics: process.serves("metrics"), process }
     }
 
     /// How often it was said that a backup failed.
     fn failures(&self) -> u32 {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut stream = TcpStream::connect(self.metrics).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
@@ -87,7 +62,7 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn begin(cluster: &'a Cluster, name: &'a str) -> Self {
-        let instance = of(cluster, name);
+        let instance = Instance::shop(cluster, name);
         instance.serves();
         instance.sql(&format!("{TABLE} INSERT INTO numbered VALUES (1), (2), (3);")).ok();
         let first = format!("{name}-first");
@@ -259,10 +234,13 @@ const DAMAGES: [(&str, &str); 5] = [
 
 /// A file is damaged after it was complete, in one way after the other: it is refused until it is whole again.
 fn is_damaged_later(cluster: &Cluster) {
-    let (copy, filed, file) =
-        (of(cluster, "copy"), of(cluster, "filed"), cluster.field("mysqlbackup/shop-first", ".status.file"));
-    of(cluster, "early").serves();
-    holds(of(cluster, "early"), &[1, 2, 3]);
+    let (copy, filed, file) = (
+        Instance::shop(cluster, "copy"),
+        Instance::shop(cluster, "filed"),
+        cluster.field("mysqlbackup/shop-first", ".status.file"),
+    );
+    Instance::shop(cluster, "early").serves();
+    holds(Instance::shop(cluster, "early"), &[1, 2, 3]);
     look_at(cluster, "hands", "backup-pvc-shop");
     exec(cluster, "hands", &format!("mkdir kept; cp {file} {file}.json kept"));
     for (nth, (damage, expected)) in DAMAGES.into_iter().enumerate() {
@@ -298,7 +276,7 @@ fn is_damaged_later(cluster: &Cluster) {
     holds(filed, &[1, 2, 3]);
     let missing = "True VolumeNotFound: there is no PersistentVolumeClaim none in this namespace";
     eventually("the volume is missed", || {
-        of(cluster, "nowhere").condition("Degraded").starts_with(missing).then_some(())
+        Instance::shop(cluster, "nowhere").condition("Degraded").starts_with(missing).then_some(())
     });
 }
 
@@ -310,7 +288,7 @@ fn from_file(name: &str, claim: &str, file: &str) -> String {
 fn is_missed(cluster: &Cluster) {
     cluster.apply(&instance("early", ", restoreFrom: {backup: shop-first}")).ok();
     let missing = "True BackupNotFound: there is no MySQLBackup shop-first in this namespace to restore from";
-    let early = of(cluster, "early");
+    let early = Instance::shop(cluster, "early");
     eventually("it is missed", || early.condition("Degraded").starts_with(missing).then_some(()));
 }
 

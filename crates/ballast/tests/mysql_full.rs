@@ -3,18 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/mysql.rs"]
-mod mysql;
 mod support;
-#[path = "support/user.rs"]
-mod user;
-#[path = "support/writer.rs"]
-mod writer;
 
-use mysql::{Instance, LONG, is_complete};
 use support::Cluster;
-use user::User;
-use writer::holds;
+use support::mysql::{Instance, LONG, back_up, is_complete};
+use support::user::User;
+use support::writer::holds;
 
 fn instance(name: &str, size: &str, class: &str, more: &str) -> String {
     format!(
@@ -32,17 +26,6 @@ spec:
 {more}
 "#
     )
-}
-
-const BACKUP: &str = r#"
-apiVersion: operators.example.com/v1alpha1
-kind: MySQLBackup
-metadata: {name: much}
-spec: {instance: large}
-"#;
-
-fn of<'a>(cluster: &'a Cluster, name: &'a str) -> Instance<'a> {
-    Instance { cluster, name, client: "mariadb", user: "seller", database: "shop" }
 }
 
 fn grow(cluster: &Cluster, name: &str, size: &str) {
@@ -78,7 +61,7 @@ fn is_degraded(instance: Instance<'_>, reason: &str) -> String {
 
 /// MariaDB itself gives up where it can't even roll back. Whatever it does, it is said what is needed.
 fn is_full(cluster: &Cluster) {
-    let shop = of(cluster, "shop");
+    let shop = Instance::shop(cluster, "shop");
     shop.serves();
     let acknowledged = fill(shop);
     assert!(acknowledged.len() > 5, "there was room for some: {acknowledged:?}");
@@ -93,12 +76,12 @@ fn is_full(cluster: &Cluster) {
 
 /// What is restored may need more than there is.
 fn is_too_small(cluster: &Cluster) {
-    let (large, copy) = (of(cluster, "large"), of(cluster, "copy"));
+    let (large, copy) = (Instance::shop(cluster, "large"), Instance::shop(cluster, "copy"));
     large.serves();
     let rows = "CREATE TABLE numbered (n INT PRIMARY KEY, t LONGBLOB); \
                 INSERT INTO numbered SELECT seq, REPEAT('x', 4 << 20) FROM seq_1_to_32;";
     large.sql(rows).ok();
-    cluster.apply(BACKUP).ok();
+    back_up(cluster, "large", "much");
     is_complete(cluster, "much");
     cluster.apply(&instance("copy", "256Mi", "hard-size", "  restoreFrom: {backup: much}")).ok();
     let failed = is_degraded(copy, "RestoreFailed");

@@ -2,18 +2,14 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/mysql.rs"]
-mod mysql;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::time::{Duration, Instant};
 
-use mysql::{Instance, LONG};
 use serde_json::json;
+use support::mysql::{Instance, LONG};
+use support::user::User;
 use support::{Cluster, eventually};
-use user::User;
 
 const SHOP: &str = r#"
 apiVersion: operators.example.com/v1alpha1

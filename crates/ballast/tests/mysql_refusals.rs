@@ -3,19 +3,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/mysql.rs"]
-mod mysql;
+#[path = "../../mysql/tests/support/reserved.rs"]
+mod reserved;
 mod support;
-#[path = "support/user.rs"]
-mod user;
-#[path = "support/writer.rs"]
-mod writer;
 
-use mysql::{Instance, is_complete};
 use serde_json::{Value, json};
 use support::Cluster;
-use user::User;
-use writer::{TABLE, holds};
+use support::mysql::{Instance, back_up, is_complete};
+use support::user::User;
+use support::writer::{TABLE, holds};
 
 /// An instance with some fields otherwise. `null` takes one away.
 fn instance(name: &str, more: &Value) -> String {
@@ -136,20 +132,11 @@ fn what_can_not_be_is_refused_at_the_door_and_nothing_is_made() {
             "databaseName must not hold ', \" or \\",
         );
     }
-    for name in ["mysql", "MYSQL", "sys", "information_schema", "Performance_Schema", "ballast", "lost+found"]
-    {
+    for name in reserved::DATABASES {
         let expected = "databaseName must not be one of the server's own";
         refused(&cluster, &instance("bad", &json!({"databaseName": name})), expected);
     }
-    for name in [
-        "root",
-        "mysql.sys",
-        "mysql.session",
-        "mysql.infoschema",
-        "mariadb.sys",
-        "event_scheduler",
-        "ballast",
-    ] {
+    for name in reserved::USERS {
         let expected = "databaseUser must not be one of the server's own";
         refused(&cluster, &instance("bad", &json!({"databaseUser": name})), expected);
     }
@@ -171,6 +158,9 @@ fn what_can_not_be_is_refused_at_the_door_and_nothing_is_made() {
     ] {
         refused(&cluster, &object("MySQLBackup", "bad", &spec), expected);
     }
+    // Who is refused reads what the field is for, not what its words are.
+    let explained = cluster.kubectl("explain mysql.spec.flavour").ok();
+    assert!(explained.contains("Follows from `mysqlVersion`"), "{explained}");
     let kinds = "get mysqls,mysqlbackups,secrets,pvc,statefulsets,jobs,cronjobs -o name";
     assert_eq!(cluster.kubectl(kinds).ok(), "", "something was made");
 
@@ -216,7 +206,7 @@ fn odd_names_work_on_a_real_mysql_from_its_first_day_to_its_restore() {
     assert!(denied.contains("Access denied for user"), "{denied}");
     assert!(shop.sql("SELECT COUNT(*) FROM mysql.user;").refused().contains("command denied"));
 
-    cluster.apply(&object("MySQLBackup", "odd", &json!({"instance": "shop"}))).ok();
+    back_up(&cluster, "shop", "odd");
     is_complete(&cluster, "odd");
     assert_eq!(cluster.field("mysqlbackup/odd", ".status.tables[0].database"), DATABASE);
     let mut restored = odd;

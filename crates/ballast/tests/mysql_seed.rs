@@ -2,20 +2,14 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/forward.rs"]
-mod forward;
-#[path = "support/mysql.rs"]
-mod mysql;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::io::Read as _;
 
-use forward::Forward;
-use mysql::{Instance, LONG};
+use support::forward::Forward;
+use support::mysql::{Instance, LONG};
+use support::user::User;
 use support::{eventually, table};
-use user::User;
 
 const SAMPLE: &str = "examples/seeds/mysql.yaml";
 

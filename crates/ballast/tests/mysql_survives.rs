@@ -4,35 +4,21 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
-#[path = "support/mysql.rs"]
-mod mysql;
 mod support;
-#[path = "support/user.rs"]
-mod user;
-#[path = "support/writer.rs"]
-mod writer;
 
 use std::path::Path;
 
-use machine::{family, find_node, kill, kill_all, node_of};
-use mysql::{Instance, LONG, is_complete};
+use support::machine::{self, family, find_node, kill, kill_all, node_of};
+use support::mysql::{Instance, LONG, back_up, is_complete};
+use support::user::User;
+use support::writer::{Enough, TABLE, Writer, holds};
 use support::{Cluster, eventually};
-use user::User;
-use writer::{Enough, TABLE, Writer, holds};
 
 const SHOP: &str = r#"
 apiVersion: operators.example.com/v1alpha1
 kind: MySQL
 metadata: {name: shop}
 spec: {databaseName: shop, databaseUser: seller, storageSize: 1Gi, mysqlVersion: "10.11"}
-"#;
-const BACKUP: &str = r#"
-apiVersion: operators.example.com/v1alpha1
-kind: MySQLBackup
-metadata: {name: after}
-spec: {instance: shop}
 "#;
 const COPY: &str = r#"
 apiVersion: operators.example.com/v1alpha1
@@ -43,7 +29,7 @@ spec: {databaseName: shop, databaseUser: other, storageSize: 1Gi, mysqlVersion: 
 
 fn instance<'a>(cluster: &'a Cluster, name: &'a str) -> Instance<'a> {
     let user = if name == "copy" { "other" } else { "seller" };
-    Instance { cluster, name, client: "mariadb", user, database: "shop" }
+    Instance { user, ..Instance::shop(cluster, name) }
 }
 
 /// The processes of a cluster and of its pods.
@@ -103,7 +89,7 @@ fn goes_on(cluster: &Cluster, writer: &Writer) {
         let acknowledged = writer.goes_on();
         holds(shop, &acknowledged);
 
-        cluster.apply(BACKUP).ok();
+        back_up(cluster, "shop", "after");
         is_complete(cluster, "after");
         cluster.apply(COPY).ok();
         copy.serves();

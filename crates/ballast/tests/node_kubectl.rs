@@ -3,22 +3,16 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/forward.rs"]
-mod forward;
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use forward::Forward;
-use machine::turn;
+use support::forward::Forward;
+use support::machine::turn;
+use support::user::User;
 use support::{Cluster, Process, eventually};
-use user::User;
 
 const IMAGES: [&str; 1] = ["busybox"];
 

@@ -3,19 +3,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use machine::turn;
+use support::machine::turn;
+use support::user::User;
 use support::{Cluster, Said, eventually};
-use user::User;
 
 const IMAGES: [&str; 1] = ["busybox"];
 
@@ -98,6 +94,26 @@ fn ask_here(address: &str, port: u16) -> String {
     answer.split("\r\n\r\n").nth(1).unwrap().to_owned()
 }
 
+/// The API has endpoints as any Service has, and is there.
+fn the_api_is_where_it_is_told(user: User, cluster: &Cluster, node: &str) {
+    let port = cluster.field("service/kubernetes", ".spec.ports[0].targetPort");
+    let told = format!("{node}:{port}");
+    let path = ".subsets[*]['addresses','ports'][*]['ip','port','name']";
+    assert_eq!(cluster.field("endpoints/kubernetes", path), format!("{node} {port} https"));
+    let slices = "endpointslices -l kubernetes.io/service-name=kubernetes";
+    let row = support::table(&cluster.kubectl(&format!("get {slices} --no-headers")).ok()).remove(0);
+    assert_eq!(row[..4], ["kubernetes", "IPv4", &port, node]);
+    let described = cluster.kubectl("describe service kubernetes").ok();
+    let line = described.lines().find_map(|line| line.strip_prefix("Endpoints:"));
+    assert_eq!(line.map(str::trim), Some(&*told), "{described}");
+    cluster.kubectl(&format!("exec client -- nc -w 5 {node} {port}")).ok();
+    if user == User::Root {
+        // By its certificate, too.
+        let version = cluster.kubectl(&format!("--server=https://{told} get --raw /version")).ok();
+        assert!(version.contains("gitVersion"), "{version}");
+    }
+}
+
 fn reached(user: User) {
     let _turn = turn(&IMAGES);
     let cluster = user.up(&["--memory", "--no-operators"]);
@@ -136,6 +152,8 @@ fn reached(user: User) {
         assert_eq!(answers(6, || ask_here(&address, 80)), both, "from this machine");
         assert_eq!(answers(6, || ask_here(&node, 30080)), both, "from this machine, by the node's port");
     }
+
+    the_api_is_where_it_is_told(user, &cluster, &node);
 
     cluster.kubectl("delete pod port").ok();
     eventually("the pod's port goes with it", || {

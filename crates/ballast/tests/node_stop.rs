@@ -2,17 +2,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::time::{Duration, Instant};
 
-use machine::{Traces, family, kill_all, turn};
+use support::machine::{self, Traces, family, kill_all, turn};
+use support::user::User;
 use support::{Cluster, eventually};
-use user::User;
 
 const IMAGES: [&str; 1] = ["busybox"];
 

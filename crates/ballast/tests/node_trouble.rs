@@ -2,19 +2,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::fs::File;
 use std::process::Command;
 
 use drydock_images::{Config, Content, Contents, FileEntry, Reference, write_oci_archive};
-use machine::turn;
+use support::machine::turn;
+use support::user::User;
 use support::{Cluster, ballast, said};
-use user::User;
 
 const IMAGES: [&str; 2] = ["busybox", "memcached:1.6.9"];
 

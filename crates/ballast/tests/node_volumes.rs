@@ -2,15 +2,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
-use machine::{Traces, family, kill, kill_all, node_of, turn};
+use support::machine::{self, Traces, family, kill, kill_all, node_of, turn};
+use support::user::User;
 use support::{Cluster, eventually};
-use user::User;
 
 const IMAGES: [&str; 1] = ["busybox"];
 

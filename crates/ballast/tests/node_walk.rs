@@ -5,13 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/forward.rs"]
-mod forward;
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -19,10 +13,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use forward::Forward;
-use machine::{Traces, kill, node_of, processes, programs, turn};
+use support::forward::Forward;
+use support::machine::{self, Traces, kill, node_of, processes, programs, turn};
+use support::user::User;
 use support::{Cluster, eventually, said};
-use user::User;
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 /// What the walk runs.

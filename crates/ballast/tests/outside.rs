@@ -3,11 +3,9 @@
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
+use support::user::User;
 use support::{Cluster, Process, said};
-use user::User;
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 const IMAGE: &str = "memcached:1.6.9";

@@ -3,15 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
-use machine::{family, kill, kill_all, node_of, turn};
+use support::machine::{self, family, kill, kill_all, node_of, turn};
+use support::user::{THIS, User};
 use support::{Cluster, eventually};
-use user::{THIS, User};
 
 const MANIFEST: &str = "examples/drydock/postgres.yaml";
 const IMAGES: [&str; 2] = ["postgres:17", "busybox"];

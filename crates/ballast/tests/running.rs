@@ -4,12 +4,20 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use support::{Cluster, Process, ballast, eventually, said};
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
+const DATABASE: &str = r#"
+apiVersion: operators.example.com/v1alpha1
+kind: MySQL
+metadata: {name: shop}
+spec: {databaseName: shop, databaseUser: seller, storageSize: 1Gi}
+"#;
 
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -167,6 +175,89 @@ fn operators_run_against_a_cluster_of_somebody_elses() {
     for line in running.complaints().lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     }
+}
+
+#[test]
+fn operators_of_some_namespaces_work_without_a_right_in_any_other() {
+    let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    cluster.kubectl("create namespace shop").ok();
+    cluster.kubectl("create namespace blog").ok();
+    // Over an installation for all namespaces, whose rights go with it.
+    for namespaces in ["", "shop,blog"] {
+        let manifests = said(ballast().arg("manifests").env("WATCH_NAMESPACE", namespaces), "").ok();
+        cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], &manifests).ok();
+    }
+    let account = "--as=system:serviceaccount:ballast-system:ballast";
+    let may = |what: &str| cluster.kubectl(&format!("auth can-i {what} {account}")).stdout.trim() == "yes";
+    for what in ["list secrets", "list mysqls.operators.example.com", "watch pods", "create deployments.apps"]
+    {
+        assert!(may(&format!("{what} -n shop")) && may(&format!("{what} -n blog")), "{what}");
+        assert!(!may(&format!("{what} -n default")) && !may(&format!("{what} -A")), "{what}");
+    }
+
+    let theirs = cluster.directory.path().join("account");
+    std::fs::copy(&cluster.kubeconfig, &theirs).unwrap();
+    let token = cluster.kubectl("create token ballast -n ballast-system").ok();
+    for words in [
+        format!("config set-credentials account --token={}", token.trim()),
+        "config set-context --current --user=account".to_owned(),
+    ] {
+        said(cluster.command().args(words.split(' ')).env("KUBECONFIG", &theirs), "").ok();
+    }
+    let mut command = cluster.ballast();
+    command
+        .args([
+            "run",
+            "--leader-elect",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=127.0.0.1:0",
+        ])
+        .env("KUBECONFIG", &theirs)
+        .env("WATCH_NAMESPACE", "shop,blog");
+    let mut running = Process::start(command);
+    let health = running.serves("health probes");
+    for namespace in ["shop", "blog", "default"] {
+        cluster.kubectl(&format!("apply -n {namespace} -f {SAMPLE}")).ok();
+        cluster.kubectl_with(&["apply", "-n", namespace, "-f", "-"], DATABASE).ok();
+    }
+    for namespace in ["shop", "blog"] {
+        let made = format!("get deployment/memcached-sample statefulset/mysql-shop -n {namespace} -o name");
+        eventually(&format!("both are led in {namespace}"), || {
+            cluster.kubectl(&made).status.success().then_some(())
+        });
+        cluster.says(&format!("get events -n {namespace}"), "mysql/shop");
+    }
+    assert!(answer(health, "/readyz").ends_with("\r\n\r\nok"), "{}", running.complaints());
+    assert_eq!(cluster.kubectl("get deployments,statefulsets -n default -o name").ok(), "");
+    running.signal("TERM");
+    assert_eq!(running.end().0, 0, "{}", running.complaints());
+    let said = running.complaints();
+    assert!(!said.contains("forbidden"), "{said}");
+}
+
+/// What is answered at an address.
+fn answer(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn any_port_may_be_asked_for_and_which_it_is_is_said() {
+    let cluster = Cluster::start();
+    let mut command = cluster.ballast();
+    command.args(["run", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"]);
+    let mut running = Process::start(command);
+    for (what, path, expected) in
+        [("metrics", "/metrics", "# TYPE "), ("health probes", "/healthz", "\r\n\r\nok")]
+    {
+        let answer = answer(running.serves(what), path);
+        assert!(answer.contains(expected), "{what}: {answer}");
+    }
+    running.signal("TERM");
+    assert_eq!(running.end().0, 0, "{}", running.complaints());
 }
 
 #[test]

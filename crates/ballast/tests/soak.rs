@@ -5,24 +5,18 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/dice.rs"]
-mod dice;
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dice::{Dice, rounds};
-use machine::{Ended, find_node, kill_all, processes};
 use serde_json::json;
+use support::dice::{Dice, rounds};
+use support::machine::{Ended, find_node, kill_all, processes};
+use support::user::User;
 use support::{Cluster, eventually};
-use user::User;
 
 /// Where nothing is asked for: enough to kill everything once.
 const ROUNDS: u32 = 6;

@@ -2,19 +2,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 #![expect(dead_code, reason = "each test uses its part of the support")]
 
-#[path = "support/machine.rs"]
-mod machine;
 mod support;
-#[path = "support/user.rs"]
-mod user;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use drydock_conformance::{Case, Runs, play, surprises};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use machine::turn;
-use user::User;
+use support::machine::turn;
+use support::user::User;
 
 /// What the cases run.
 const IMAGES: [&str; 1] = ["busybox:1.37"];

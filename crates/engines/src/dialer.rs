@@ -1,12 +1,13 @@
 //! How a connection to a pod comes about.
 
-use std::{io, net::IpAddr};
+use std::{io, net::IpAddr, time::Duration};
 
 use futures::future::BoxFuture;
 use kube::Client;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    time::timeout,
 };
 
 use crate::PortForward;
@@ -50,6 +51,32 @@ pub enum DialError {
 pub trait Dialer: Send + Sync + 'static {
     /// A connection to a port of a pod.
     fn dial<'a>(&'a self, to: &'a Place) -> BoxFuture<'a, Result<Connection, DialError>>;
+}
+
+/// Why nobody can be asked, as engines tell it to operators.
+pub(crate) enum Missed {
+    /// The pod is there, and nobody listens.
+    Refused,
+    /// Of the service nothing is known.
+    Unreachable(String),
+}
+
+/// A connection, if there is one within this time.
+pub(crate) async fn reach(
+    dialer: &impl Dialer,
+    place: &Place,
+    within: Duration,
+) -> Result<Connection, Missed> {
+    match timeout(within, dialer.dial(place)).await {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(DialError::Refused)) => Err(Missed::Refused),
+        Ok(Err(error @ DialError::NoWay(_))) => {
+            let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            Err(Missed::Unreachable(format!("{error}: {cause}")))
+        }
+        Ok(Err(error)) => Err(Missed::Unreachable(error.to_string())),
+        Err(_) => Err(Missed::Unreachable(format!("no connection within {within:?}"))),
+    }
 }
 
 /// How pods are reached from where this process is. That is known, never tried out: seen from elsewhere a pod's

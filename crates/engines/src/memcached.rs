@@ -12,7 +12,8 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Connection, DialError, Dialer, Place, PodAddress};
+use crate::dialer::{Missed, reach};
+use crate::{Connection, Dialer, Place, PodAddress};
 
 /// How long a connection may take, and then how long both answers together. A server that is well needs less than a
 /// millisecond; the rest is for a machine that is busy. Twice this is less than the runtime waits for an answer.
@@ -38,15 +39,10 @@ impl<D: Dialer> Memcached<D> {
 
     /// Asks one server what it is and how it fares.
     pub async fn ask_server(&self, place: &Place) -> Told {
-        let connection = match timeout(WITHIN, self.dialer.dial(place)).await {
-            Ok(Ok(connection)) => connection,
-            Ok(Err(DialError::Refused)) => return Told::Refuses,
-            Ok(Err(error @ DialError::NoWay(_))) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                return Told::Unreachable { why: format!("{error}: {cause}") };
-            }
-            Ok(Err(error)) => return Told::Unreachable { why: error.to_string() },
-            Err(_) => return Told::Unreachable { why: format!("no connection within {WITHIN:?}") },
+        let connection = match reach(&self.dialer, place, WITHIN).await {
+            Ok(connection) => connection,
+            Err(Missed::Refused) => return Told::Refuses,
+            Err(Missed::Unreachable(why)) => return Told::Unreachable { why },
         };
         match timeout(WITHIN, converse(connection)).await {
             Ok(Ok((version, stats))) => Told::Serves { version, stats },

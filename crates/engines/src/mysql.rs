@@ -18,7 +18,8 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Connection, DialError, Dialer, Place, PodAddress};
+use crate::dialer::{Missed, reach};
+use crate::{Connection, Dialer, Place, PodAddress};
 
 /// How long a connection may take, and then how long the answer. The agent answers from memory.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -69,15 +70,10 @@ impl<D: Dialer> MySQL<D> {
 
 /// Asks the agent beside a server how the server fares.
 pub async fn ask_server(dialer: &impl Dialer, place: &Place) -> Told {
-    let connection = match timeout(WITHIN, dialer.dial(place)).await {
-        Ok(Ok(connection)) => connection,
-        Ok(Err(DialError::Refused)) => return Told::Refuses,
-        Ok(Err(error @ DialError::NoWay(_))) => {
-            let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            return Told::Unreachable { why: format!("{error}: {cause}") };
-        }
-        Ok(Err(error)) => return Told::Unreachable { why: error.to_string() },
-        Err(_) => return Told::Unreachable { why: format!("no connection within {WITHIN:?}") },
+    let connection = match reach(dialer, place, WITHIN).await {
+        Ok(connection) => connection,
+        Err(Missed::Refused) => return Told::Refuses,
+        Err(Missed::Unreachable(why)) => return Told::Unreachable { why },
     };
     match timeout(WITHIN, converse(connection)).await {
         Ok(Ok(said)) => understand(&said),

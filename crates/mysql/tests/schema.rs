@@ -1,5 +1,8 @@
 //! The schema and `validate` give the same answer.
 
+#[path = "support/reserved.rs"]
+mod reserved;
+
 use ballast_mysql::{
     Backups, Cause, ConfigMapScript, DeletionPolicy, Fate, InitScript, Instance, MySQL, MySQLBackup,
     MySQLBackupSpec, MySQLSpec, RestoreFrom, Retention, VolumeFile, Wanted,
@@ -80,18 +83,10 @@ fn whatever_the_server_takes_as_a_name_is_taken() {
 
 #[test]
 fn what_is_the_servers_own_is_refused() {
-    for name in ["mysql", "MySQL", "information_schema", "sys", "performance_schema", "ballast"] {
+    for name in reserved::DATABASES {
         check(json!({"databaseName": name}), "databaseName must not be one of the server's own");
     }
-    for name in [
-        "root",
-        "mysql.sys",
-        "mysql.session",
-        "mysql.infoschema",
-        "mariadb.sys",
-        "event_scheduler",
-        "ballast",
-    ] {
+    for name in reserved::USERS {
         check(json!({"databaseUser": name}), "databaseUser must not be one of the server's own");
     }
 }

@@ -76,24 +76,18 @@ impl Serves {
         bind: Bind,
     ) -> Result<Option<impl Future<Output = ()> + Send>, CantListen> {
         let (what, flag) = self.words();
-        let address = match bind {
+        let listener = match bind {
             Bind::Nowhere => return Ok(None),
-            Bind::On(listener) => return Ok(Some(accept(listener, self))),
-            Bind::At(address) => address,
-        };
-        let refused = |source| CantListen { address: address.clone(), what, flag, source };
-        let listener = match address.strip_prefix(':') {
-            // As Go does: all addresses of both families, or of the one that there is.
-            Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
-                Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {
-                    TcpListener::bind(format!("0.0.0.0:{port}")).await
-                }
-                bound => bound,
+            Bind::On(listener) => listener,
+            Bind::At(address) => match everywhere_or_at(&address).await {
+                Ok(listener) => listener,
+                Err(source) => return Err(CantListen { address, what, flag, source }),
             },
-            None => TcpListener::bind(&address).await,
         };
-        let listener = listener.map_err(refused)?;
-        tracing::info!(address, "serves {what}");
+        // The port that it is: one may have asked for any.
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "serves {what}");
+        }
         Ok(Some(accept(listener, self)))
     }
 
@@ -119,6 +113,17 @@ impl Serves {
             (Serves::Health(health), "/readyz") => checked(health.ready(verbose)),
             _ => text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
         }
+    }
+}
+
+/// As Go does: a port alone is that of all addresses of both families, or of the one that there is.
+async fn everywhere_or_at(address: &str) -> std::io::Result<TcpListener> {
+    let Some(port) = address.strip_prefix(':') else { return TcpListener::bind(address).await };
+    match TcpListener::bind(format!("[::]:{port}")).await {
+        Err(error) if error.kind() != std::io::ErrorKind::AddrInUse => {
+            TcpListener::bind(format!("0.0.0.0:{port}")).await
+        }
+        bound => bound,
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::support::{ballast, said};
+use super::{ballast, said};
 
 /// A disk. Whoever holds it mounted ends with this.
 pub struct Disk {

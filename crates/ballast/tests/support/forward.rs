@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Stdio};
 
-use crate::support::Cluster;
+use super::Cluster;
 
 /// `kubectl port-forward` to a free port of this machine.
 pub struct Forward {

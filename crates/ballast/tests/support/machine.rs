@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::sched::{CloneFlags, unshare};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::support::{Cluster, Process, eventually, kubectl_program, said};
-use crate::user::User;
+use super::user::User;
+use super::{Cluster, Process, eventually, kubectl_program, said};
 
 /// A turn on the machine, for one test after the other: each looks at what is left on it.
 ///

@@ -1,7 +1,16 @@
-//! A running `ballast`, and the real kubectl that talks to it.
+//! A running `ballast`, and the real kubectl that talks to it; in the modules below, what only some tests need.
+
+pub mod dice;
+pub mod disk;
+pub mod forward;
+pub mod machine;
+pub mod mysql;
+pub mod user;
+pub mod writer;
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -125,6 +134,19 @@ impl Process {
             .unwrap()
             .recv_timeout(PATIENCE)
             .unwrap_or_else(|_| panic!("it says nothing; it complained: {}", self.complaints()))
+    }
+
+    /// Where it says that it serves something, whatever port it was given.
+    #[track_caller]
+    pub fn serves(&self, what: &str) -> SocketAddr {
+        let said = format!("serves {what} address=");
+        let stderr = self.stderr.lock().unwrap();
+        loop {
+            let line = stderr.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it does not say {said:?}"));
+            if let Some((_, address)) = line.split_once(&said) {
+                return address.parse().unwrap();
+            }
+        }
     }
 
     /// What it complained of since the last time it was asked.

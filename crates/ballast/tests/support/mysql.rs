@@ -1,9 +1,24 @@
 //! A MySQL, by kubectl.
 
-use crate::support::{Cluster, Said};
+use serde_json::json;
+
+use super::{Cluster, Said};
 
 /// Longer than a server takes to be prepared, filled and started on a machine that does much else.
 pub const LONG: &str = "--timeout=180s";
+
+/// A backup of an instance, as a person asks for it.
+pub fn backup(instance: &str, name: &str) -> String {
+    let (version, spec) = ("operators.example.com/v1alpha1", json!({"instance": instance}));
+    json!({"apiVersion": version, "kind": "MySQLBackup", "metadata": {"name": name}, "spec": spec})
+        .to_string()
+}
+
+/// Asks for one.
+#[track_caller]
+pub fn back_up(cluster: &Cluster, instance: &str, name: &str) {
+    cluster.apply(&backup(instance, name)).ok();
+}
 
 /// Waits until a backup is complete, and looks whether it says so for a reason.
 #[track_caller]
@@ -26,7 +41,12 @@ pub struct Instance<'a> {
     pub database: &'a str,
 }
 
-impl Instance<'_> {
+impl<'a> Instance<'a> {
+    /// A MariaDB with the database `shop` of the user `seller`.
+    pub fn shop(cluster: &'a Cluster, name: &'a str) -> Self {
+        Instance { cluster, name, client: "mariadb", user: "seller", database: "shop" }
+    }
+
     /// Waits until it says that it serves.
     #[track_caller]
     pub fn serves(&self) {

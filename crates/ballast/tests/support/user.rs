@@ -11,7 +11,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::support::{self, Cluster, Process, said};
+use super::{Cluster, Process, ballast, said, table};
 
 /// A user that no machine has.
 pub const PLAIN: u32 = 54_321;
@@ -54,7 +54,7 @@ impl User {
 
     /// `ballast` as this user.
     pub fn ballast(self) -> Command {
-        let usual = support::ballast();
+        let usual = ballast();
         let mut command = Command::new(if self == Self::is_me() {
             usual.get_program().into()
         } else {
@@ -89,7 +89,7 @@ impl User {
     pub fn pull_this(self) {
         self.pull(&[THIS]);
         let listed = said(self.ballast().args(["image", "ls"]), "").ok();
-        for row in support::table(&listed).iter().filter(|row| row[0] == "<none>") {
+        for row in table(&listed).iter().filter(|row| row[0] == "<none>") {
             said(self.ballast().args(["image", "rm", &row[1]]), "");
         }
     }

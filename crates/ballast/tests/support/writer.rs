@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::Scope;
 
-use crate::mysql::Instance;
-use crate::support::eventually;
+use super::eventually;
+use super::mysql::Instance;
 
 /// What the rows are written to.
 pub const TABLE: &str = "CREATE TABLE numbered (n INT PRIMARY KEY);";

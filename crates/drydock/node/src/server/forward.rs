@@ -7,6 +7,7 @@ use drydock_sandbox as sandbox;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc;
 
 use super::channels::{self, Came, Outgoing, split};
@@ -66,7 +67,7 @@ async fn by_channels(pod: sandbox::Pod, ports: &[u16], mut incoming: channels::I
         let Ok(data) = u8::try_from(number * 2) else { break };
         outgoing.send(data, &port.to_le_bytes()).await;
         outgoing.send(data + 1, &port.to_le_bytes()).await;
-        let (input, mut from_client) = mpsc::channel::<Vec<u8>>(16);
+        let (input, from_client) = mpsc::channel::<Vec<u8>>(16);
         inputs.insert(data, input);
         let (pod, outgoing) = (pod.clone(), outgoing.clone());
         tasks.spawn(async move {
@@ -77,15 +78,8 @@ async fn by_channels(pod: sandbox::Pod, ports: &[u16], mut incoming: channels::I
                     return;
                 }
             };
-            let (mut read, mut write) = stream.into_split();
-            let up = async {
-                while let Some(bytes) = from_client.recv().await {
-                    if write.write_all(&bytes).await.is_err() {
-                        return;
-                    }
-                }
-                let _gone = write.shutdown().await;
-            };
+            let (mut read, write) = stream.into_split();
+            let up = tell(write, from_client);
             let down = async {
                 let mut buffer = vec![0; 32 * 1024];
                 while let Ok(count) = read.read(&mut buffer).await {
@@ -114,6 +108,16 @@ async fn by_channels(pod: sandbox::Pod, ports: &[u16], mut incoming: channels::I
             ended = tasks.join_next() => if ended.is_none() { return },
         }
     }
+}
+
+/// Tells a pod what a client says, until there is no more or nobody listens.
+async fn tell(mut pod: OwnedWriteHalf, mut client: mpsc::Receiver<Vec<u8>>) {
+    while let Some(bytes) = client.recv().await {
+        if pod.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+    let _gone = pod.shutdown().await;
 }
 
 /// What is known about a stream of a tunnel.
@@ -197,20 +201,13 @@ async fn connection(
     port: u16,
     stream: u32,
     error: Option<u32>,
-    mut from_client: mpsc::Receiver<Vec<u8>>,
+    from_client: mpsc::Receiver<Vec<u8>>,
     outgoing: Outgoing,
 ) {
     match connect(&pod, port).await {
         Ok(connected) => {
-            let (mut read, mut write) = connected.into_split();
-            let up = async {
-                while let Some(bytes) = from_client.recv().await {
-                    if write.write_all(&bytes).await.is_err() {
-                        return;
-                    }
-                }
-                let _gone = write.shutdown().await;
-            };
+            let (mut read, write) = connected.into_split();
+            let up = tell(write, from_client);
             let down = async {
                 let mut buffer = vec![0; 32 * 1024];
                 while let Ok(count) = read.read(&mut buffer).await {
