@@ -409,8 +409,8 @@ pub struct ManifestsArguments {
     /// How many copies to run, of which one acts at a time
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub replicas: u32,
-    /// Look after these namespaces only, separated by commas [default: all]
-    #[arg(long, value_name = "NAMESPACES")]
+    /// Look after these namespaces only, separated by commas, and be allowed nothing in others [default: all]
+    #[arg(long, value_name = "NAMESPACES", env = "WATCH_NAMESPACE", hide_env_values = true)]
     pub watch_namespace: Option<String>,
 }
 

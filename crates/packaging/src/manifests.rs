@@ -15,13 +15,19 @@ pub struct Deploy {
     pub watch: Vec<String>,
 }
 
-/// What the operators stand on wherever they run: namespace, definitions, permissions.
+/// What the operators stand on wherever they run and look after all namespaces: a namespace of their own, definitions,
+/// permissions.
 #[must_use]
 pub fn foundation() -> Vec<Value> {
+    foundation_in(&[])
+}
+
+/// The same for those who look after some namespaces only. These are the cluster's: they must be there.
+fn foundation_in(watch: &[String]) -> Vec<Value> {
     let parts = parts();
     let mut objects = vec![namespace()];
     objects.extend(definitions());
-    objects.extend(access(&parts));
+    objects.extend(access(&parts, watch));
     objects.extend(people(&parts));
     objects
 }
@@ -30,7 +36,7 @@ pub fn foundation() -> Vec<Value> {
 /// their metrics.
 #[must_use]
 pub fn manifests(deploy: &Deploy) -> Vec<Value> {
-    let mut objects = foundation();
+    let mut objects = foundation_in(&deploy.watch);
     objects.push(deployment(deploy));
     objects.push(disruption_budget());
     objects.push(metrics_service());
