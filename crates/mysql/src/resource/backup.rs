@@ -121,6 +121,7 @@ pub enum Outcome {
 pub struct MySQLBackupStatus {
     /// What came of it. Absent while nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::optional::<Outcome>")]
     pub outcome: Option<Outcome>,
 
     /// A sentence about that.
@@ -174,6 +175,7 @@ pub struct MySQLBackupStatus {
 
     /// Which server it is of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::optional::<Flavour>")]
     pub flavour: Option<Flavour>,
 
     /// The version of the server.

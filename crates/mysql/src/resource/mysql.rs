@@ -117,6 +117,7 @@ pub struct MySQLSpec {
 
     /// Which server: MySQL or MariaDB. Follows from `mysqlVersion` where it is absent. It can't be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::optional::<Flavour>")]
     pub flavour: Option<Flavour>,
 
     /// The image to run, without a tag: `mysql`, `mariadb`, or a mirror such as `registry.example.com/library/mysql`.
@@ -330,6 +331,7 @@ pub struct MySQLStatus {
 
     /// Which server runs, or last did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::optional::<Flavour>")]
     pub flavour: Option<Flavour>,
 
     /// The version that it says it is.

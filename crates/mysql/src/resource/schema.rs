@@ -4,7 +4,7 @@ use ballast_operator::{
     image::{self as images, MAX_REPOSITORY},
     resources::{AMOUNT, MAX_AMOUNT, NOT_AN_AMOUNT, Resources},
 };
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::{
@@ -41,6 +41,15 @@ pub(super) fn fixed(field: &str) -> String {
     format!(
         "has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
     )
+}
+
+/// One of a few words, or none. What is said of the words themselves would take the place of what is said of the
+/// field, which is what people ask for.
+pub(super) fn optional<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = T::json_schema(generator);
+    schema.remove("description");
+    schema.insert("nullable".to_owned(), true.into());
+    schema
 }
 
 pub(super) fn database_name(_: &mut SchemaGenerator) -> Schema {
