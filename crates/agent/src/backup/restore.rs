@@ -19,7 +19,7 @@ use super::pieces::{PIECE, fill};
 use super::server::Server;
 use super::stop::Stop;
 use super::tools::{Address, Connection, Tools};
-use super::verify::{Known, read, whole};
+use super::verify::{Known, read, usable};
 use crate::prepare::{Contents, steps};
 use crate::process::Signals;
 use crate::run::{Checked, NotPrepared, Run, carry_out, check, which};
@@ -76,7 +76,7 @@ pub fn restore(restore: Restore, signals: &Signals) -> Result<Restored, BackupEr
     // Nobody removes it meanwhile.
     let held = File::open(&file).map_err(on("can't read", file.clone()))?;
     held.lock_shared().map_err(on("can't lock", file.clone()))?;
-    let manifest = Stop::guard(signals, |stop| whole(&file, &known, stop))?;
+    let manifest = Stop::guard(signals, |stop| usable(&file, &known, stop))?;
     fits(&manifest, &checked, &version)?;
     let marker = Marker::new(checked.run.flavour, version.clone(), None);
     let volume = Volume::open(&checked.run.volume)?;
@@ -180,7 +180,7 @@ impl Job<'_> {
             names.map(|name| format!("DROP DATABASE IF EXISTS {};\n", mysql_name(name))).collect();
         tools.rows(&gone)?;
         let file = File::open(self.file).map_err(on("can't read", self.file))?;
-        tools.client(None, |mut stdin| {
+        tools.load(|mut stdin| {
             let give = |piece: &[u8]| stdin.write_all(piece).map_err(|error| tools.client_broken(error));
             let bytes = read(file, self.file, stop, give)?;
             if bytes.sha256 == self.manifest.sha256 {

@@ -1,7 +1,8 @@
 //! Reads a backup from its beginning to its end, and says what is in it.
 //!
-//! This is what makes a backup complete, and what a restore begins with: the bytes of the file, the dump in it and
-//! what the dump holds, each against what was written down when it was taken.
+//! This is what makes a backup complete: the bytes of the file, the dump in it and what the dump holds, each against
+//! what was written down when it was taken. That is what a restore begins with, too; where it is known from elsewhere
+//! what was written down, the bytes suffice.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -40,7 +41,38 @@ pub fn verify(file: &Path, known: &Known, signals: &Signals) -> Result<Manifest,
 }
 
 /// The same as a part of something else.
-pub(super) fn whole(file: &Path, known: &Known, stop: &Stop) -> Result<Manifest, BackupError> {
+fn whole(file: &Path, known: &Known, stop: &Stop) -> Result<Manifest, BackupError> {
+    let (manifest, opened) = open(file, known)?;
+    let mut reading = Reading::new();
+    let bytes = read(opened, file, stop, |piece| Ok(reading.feed(piece)?))?;
+    same(file, &manifest, &bytes.sha256)?;
+    match untrue(&manifest, &reading.finish()?) {
+        None => Ok(manifest),
+        Some(what) => Err(BackupError::Damaged { path: file.to_owned(), what }),
+    }
+}
+
+/// Says what a backup holds that is about to be used. When nobody can have written another manifest, the file holds
+/// what it held when it was complete if it is the same to the byte.
+pub(super) fn usable(file: &Path, known: &Known, stop: &Stop) -> Result<Manifest, BackupError> {
+    if known.manifest_sha256.is_none() {
+        return whole(file, known, stop);
+    }
+    let (manifest, mut opened) = open(file, known)?;
+    let (mut sha256, mut buffer) = (Context::new(&SHA256), vec![0; PIECE]);
+    loop {
+        stop.check()?;
+        match opened.read(&mut buffer).map_err(on("can't read", file))? {
+            0 => break,
+            length => sha256.update(&buffer[..length]),
+        }
+    }
+    same(file, &manifest, &hex(sha256.finish().as_ref()))?;
+    Ok(manifest)
+}
+
+/// The manifest of a file, and the file, when it is as long as that says.
+fn open(file: &Path, known: &Known) -> Result<(Manifest, File), BackupError> {
     let path = manifest_of(file);
     let mut line = Vec::new();
     File::open(&path)
@@ -59,15 +91,15 @@ pub(super) fn whole(file: &Path, known: &Known, stop: &Stop) -> Result<Manifest,
     if length != manifest.bytes {
         return Err(damaged(format!("it has {length} bytes instead of {}", manifest.bytes)));
     }
-    let mut reading = Reading::new();
-    let bytes = read(opened, file, stop, |piece| Ok(reading.feed(piece)?))?;
-    if bytes.sha256 != manifest.sha256 {
-        return Err(damaged(format!("its SHA-256 is {} instead of {}", bytes.sha256, manifest.sha256)));
+    Ok((manifest, opened))
+}
+
+fn same(file: &Path, manifest: &Manifest, sha256: &str) -> Result<(), BackupError> {
+    if sha256 == manifest.sha256 {
+        return Ok(());
     }
-    match untrue(&manifest, &reading.finish()?) {
-        None => Ok(manifest),
-        Some(what) => Err(damaged(what)),
-    }
+    let what = format!("its SHA-256 is {sha256} instead of {}", manifest.sha256);
+    Err(BackupError::Damaged { path: file.to_owned(), what })
 }
 
 /// What of a manifest is not so.

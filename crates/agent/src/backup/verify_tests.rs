@@ -160,6 +160,32 @@ fn a_manifest_of_something_else_is_not_believed() {
 }
 
 #[test]
+fn a_backup_whose_manifest_is_known_is_used_when_it_is_the_same_to_the_byte() {
+    let (directory, file) = backup();
+    let manifest = check(&file).unwrap();
+    let known = Known { sha256: None, manifest_sha256: Some(manifest.own_sha256()) };
+    let used = || usable(&file, &known, &Stop::default());
+    assert_eq!(used().unwrap(), manifest);
+    let bytes = fs::read(&file).unwrap();
+    let longer = [&bytes[..], &[0]].concat();
+    let mut other = bytes.clone();
+    other[bytes.len() / 2] ^= 1;
+    for (bytes, expected) in
+        [(&bytes[1..], "bytes instead of"), (&longer, "bytes instead of"), (&other, "its SHA-256 is")]
+    {
+        fs::write(&file, bytes).unwrap();
+        let error = used().unwrap_err();
+        assert!(error.reason() == "BackupDamaged" && error.to_string().contains(expected), "{error}");
+    }
+    // Whoever writes a file can write its manifest.
+    fs::write(&file, bytes).unwrap();
+    let line = fs::read_to_string(manifest_of(&file)).unwrap();
+    fs::write(manifest_of(&file), line.replacen("\"rows\":200000", "\"rows\":1", 1)).unwrap();
+    assert_eq!(used().unwrap_err().reason(), "BackupDamaged");
+    drop(directory);
+}
+
+#[test]
 fn a_dump_that_stops_before_its_end_never_becomes_a_backup() {
     let directory = tempfile::tempdir().unwrap();
     let whole = dump(1000);

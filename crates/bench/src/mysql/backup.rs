@@ -3,8 +3,8 @@
 //!
 //! Both dump the same database with the same options through the same socket to the same disk. The tool's dump is
 //! written plainly and is not synced, or goes through the compression that scripts use; the agent's is compressed, on
-//! disk, and read back. Both restores end with the data in a server; the agent's also prepares that server, dumps it
-//! once more, compares, and ends it with everything on disk.
+//! disk, and read back. Both restores end with the data in a server; the agent, which is given what the operator gives
+//! it, also prepares that server, dumps it once more, compares, and ends it with everything on disk.
 
 use std::{
     fs::{self, Permissions},
@@ -36,7 +36,8 @@ const AGENT_DUMP: &str = "rm -f /work/backup-*; /ballast/ballast agent dump mari
     --password-file /work/password --database shop --to /work";
 const LOAD: &str = "mariadb --defaults-file=/work/client.cnf < /work/raw.sql";
 const AGENT_LOAD: &str = "/ballast/ballast agent restore mariadb --from /work/backup-*.sql.zst --volume /work/three \
-    --superuser-password-file /work/password";
+    --superuser-password-file /work/password \
+    --manifest-sha256=$(sha256sum /work/backup-*.sql.zst.json | cut -d ' ' -f 1)";
 const ASK: &str = "mariadb --defaults-file=/work/client.cnf -e 'SELECT 1'";
 
 /// Measures on a database of some size.
