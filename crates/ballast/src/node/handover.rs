@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +60,8 @@ pub enum Report {
     Ready {
         /// The range of their addresses.
         pods: String,
+        /// The node's own address, which they reach.
+        address: Ipv4Addr,
         /// Whether this machine reaches them.
         reachable: bool,
         /// Whether it reaches Services by their addresses.

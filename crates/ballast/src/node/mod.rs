@@ -18,7 +18,7 @@ pub mod images;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -143,6 +143,7 @@ async fn attend(
     let abilities = host.abilities();
     let ready = Report::Ready {
         pods: host.range().to_string(),
+        address: host.address(),
         reachable: host.machine_address().is_some(),
         services: host.has_services_route(),
         root: abilities.root,
@@ -227,6 +228,11 @@ fn enter(handover: &Handover) -> Result<Entered, Failure> {
 fn network(number: u8) -> Network {
     let base = std::net::Ipv4Addr::new(10, 244 + number, 0, 0);
     Network { pod_cidr: Cidr { base, prefix: 16 }, uplink: Some(format!("ballast{number}")) }
+}
+
+/// The addresses of which a node has one, by which pods may call the API.
+pub fn addresses() -> Vec<IpAddr> {
+    (0..NETWORKS).map(|number| network(number).node_address().into()).collect()
 }
 
 fn report(report: &Report) {

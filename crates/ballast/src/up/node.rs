@@ -4,6 +4,7 @@
 //! again, later each time. After [`Attended::stop`] it is gone, with everything that it ran.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -93,7 +94,8 @@ impl Attended {
         let listen = |path| UnixListener::bind(path).what("can't listen for the node");
         let identity = Identity::user(format!("system:node:{NAME}"), [GROUP]);
         drydock.serve_as(listen(sockets.api_as_node())?, identity);
-        drydock.serve_socket(listen(sockets.api())?).what("can't serve the API to pods")?;
+        let names = crate::node::addresses();
+        drydock.serve_socket(listen(sockets.api())?, &names).what("can't serve the API to pods")?;
         let stop = CancellationToken::new();
         let making = images::serve(listen(sockets.images())?, store);
         let stopped = stop.clone();
@@ -112,7 +114,11 @@ impl Attended {
         let how = Start { flags: pods.log_flags.clone(), handover: line };
         let task = tokio::spawn(attend(how, stop.clone(), ready));
         match came_up.await {
-            Ok(Ok(reachable)) => Ok(Attended { reachable, stop, task, _ground: ground }),
+            Ok(Ok((address, reachable))) => {
+                let told = drydock.led_by_node(address.into()).await;
+                told.what("can't tell pods where the API is")?;
+                Ok(Attended { reachable, stop, task, _ground: ground })
+            }
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::new("the node was not started")),
         }
@@ -167,8 +173,8 @@ struct Life {
     failed: Option<String>,
 }
 
-/// Whether pods are reachable, or why there is no node.
-type CameUp = Result<bool, Failure>;
+/// The node's address and whether pods are reachable, or why there is no node.
+type CameUp = Result<(Ipv4Addr, bool), Failure>;
 
 /// How a node is started.
 struct Start {
@@ -239,10 +245,10 @@ async fn live(
     loop {
         tokio::select! {
             said = lines.next_line() => match said.ok().flatten().map(|line| serde_json::from_str(&line)) {
-                Some(Ok(Report::Ready { pods, reachable, services, root })) => {
+                Some(Ok(Report::Ready { pods, address, reachable, services, root })) => {
                     say(describe(&pods, reachable, services, root));
                     if let Some(ready) = ready.take() {
-                        let _ = ready.send(Ok(reachable));
+                        let _ = ready.send(Ok((address, reachable)));
                     }
                 }
                 Some(Ok(Report::Failed { message })) => failed = Some(message),

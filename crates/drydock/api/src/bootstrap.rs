@@ -1,11 +1,11 @@
 //! What every cluster has before anybody asks for anything.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use drydock_access::{RBAC_GROUP, bootstrap};
 use serde_json::{Value, json};
 
-use crate::{Api, failure::Failure};
+use crate::{Api, call::Call, delete::DeleteOptions, failure::Failure};
 
 /// Why a cluster could not be begun.
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +44,13 @@ impl Api {
             .chain(of("roles", bootstrap::roles()))
             .chain(of("rolebindings", bootstrap::role_bindings()));
         self.ensure_all(rules).await?;
-        self.ensure("", "services", kubernetes_service()).await
+        self.ensure("", "services", kubernetes_service()).await?;
+        // Where an earlier process was reached.
+        self.advertise(None).await
     }
 
     /// The API is served at `address`, which is known at once to whoever asks for it; the future leads Pods there
-    /// too. The first address counts.
+    /// too, and [advertises](Api::advertise) the address unless it is this machine's alone. The first address counts.
     ///
     /// # Errors
     /// When the store can't be written.
@@ -58,13 +60,53 @@ impl Api {
     ) -> impl Future<Output = Result<(), BootstrapError>> + Send + use<> {
         let first = self.served().set(address).is_ok();
         let api = self.clone();
-        async move { if first { api.lead_pods_to(address.port()).await } else { Ok(()) } }
+        async move {
+            if !first {
+                return Ok(());
+            }
+            api.lead_pods_to(address.port()).await?;
+            if address.ip().is_loopback() { Ok(()) } else { api.advertise(Some(address)).await }
+        }
+    }
+
+    /// Tells those within the cluster where the API is reached, by the Endpoints and the EndpointSlice of the Service
+    /// `kubernetes`; or nowhere, which is also what a real server tells that only its own machine reaches.
+    ///
+    /// # Errors
+    /// When the store can't be written.
+    pub async fn advertise(&self, at: Option<SocketAddr>) -> Result<(), BootstrapError> {
+        for (group, plural, fields, object) in endpoints(at.unwrap_or_else(nowhere)) {
+            let Some(kind) = self.registry().find(group, "v1", plural) else { continue };
+            let key = drydock_store::Key::new(format!("{group}/{plural}"), NAMESPACE, NAME);
+            let there = self.store().get(&key);
+            let told = match (there, at) {
+                (None, None) => Ok(()),
+                (None, Some(_)) => self.create_as_system(&kind, object).await,
+                (Some(_), None) => {
+                    let options = DeleteOptions::default();
+                    let gone = async |call: Call<'_>| call.delete_object(&options).await.map(|_| ());
+                    self.as_system(&kind, NAMESPACE, NAME, gone).await
+                }
+                (Some(_), Some(_)) => {
+                    let told = async |call: Call<'_>| {
+                        let change = |live: &Value| {
+                            let mut next = live.clone();
+                            fields.iter().for_each(|field| next[field] = object[field].clone());
+                            Ok(call.manage(Some(live), next, None))
+                        };
+                        call.update(None, change).await.map(|_| ())
+                    };
+                    self.as_system(&kind, NAMESPACE, NAME, told).await
+                }
+            };
+            told.map_err(|failure| BootstrapError { object: key.to_string(), failure })?;
+        }
+        Ok(())
     }
 
     async fn lead_pods_to(&self, port: u16) -> Result<(), BootstrapError> {
         let Some(kind) = self.registry().find("", "v1", "services") else { return Ok(()) };
-        let (namespace, name) = ("default", "kubernetes");
-        let led = self.as_system(&kind, namespace, name, async |call| {
+        let led = self.as_system(&kind, NAMESPACE, NAME, async |call| {
             let change = |live: &Value| {
                 let mut service = live.clone();
                 if let Some(target) = service.pointer_mut("/spec/ports/0/targetPort") {
@@ -74,7 +116,7 @@ impl Api {
             };
             call.update(None, change).await.map(|_| ())
         });
-        led.await.map_err(|failure| BootstrapError { object: format!("{namespace}/{name}"), failure })
+        led.await.map_err(|failure| BootstrapError { object: format!("{NAMESPACE}/{NAME}"), failure })
     }
 
     /// Makes many objects at once, so that a store on disk writes them together.
@@ -101,6 +143,38 @@ impl Api {
     }
 }
 
+/// The Service of the API, and the endpoints that carry its name.
+const NAMESPACE: &str = "default";
+const NAME: &str = "kubernetes";
+
+fn nowhere() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::UNSPECIFIED, UNSERVED_PORT))
+}
+
+/// Where the API is, in the two forms: the group, the plural and what of it may change.
+fn endpoints(at: SocketAddr) -> [(&'static str, &'static str, &'static [&'static str], Value); 2] {
+    let (address, port) =
+        (at.ip().to_string(), json!({"name": "https", "port": at.port(), "protocol": "TCP"}));
+    let subset = json!({"addresses": [{"ip": address}], "ports": [port]});
+    // Mirrored it would be there twice.
+    let labels = json!({"endpointslice.kubernetes.io/skip-mirror": "true"});
+    let metadata = |labels: Value| json!({"name": NAME, "namespace": NAMESPACE, "labels": labels});
+    let endpoints = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": metadata(labels), "subsets": [subset],
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": metadata(json!({"kubernetes.io/service-name": NAME})),
+        "addressType": if at.is_ipv6() { "IPv6" } else { "IPv4" },
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        "ports": [port],
+    });
+    [
+        ("", "endpoints", &["subsets"], endpoints),
+        ("discovery.k8s.io", "endpointslices", &["endpoints", "ports"], slice),
+    ]
+}
+
 /// Where Pods would find an API that nobody serves.
 const UNSERVED_PORT: u16 = 443;
 
@@ -110,8 +184,8 @@ fn kubernetes_service() -> Value {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
+            "name": NAME,
+            "namespace": NAMESPACE,
             "labels": {"component": "apiserver", "provider": "kubernetes"},
         },
         "spec": {

@@ -84,12 +84,15 @@ impl Authority {
         &self.pem
     }
 
-    /// How to serve TLS on `address`: HTTP/2 where the client knows it, HTTP/1.1 otherwise and for upgrades.
-    pub(crate) fn server(&self, address: IpAddr, now: Timestamp) -> Result<ServerConfig, CertificateError> {
+    /// How to serve TLS on these addresses: HTTP/2 where the client knows it, HTTP/1.1 otherwise and for upgrades.
+    pub(crate) fn server(
+        &self,
+        addresses: &[IpAddr],
+        now: Timestamp,
+    ) -> Result<ServerConfig, CertificateError> {
         let mut names: Vec<String> = NAMES.map(String::from).into();
-        if !address.is_unspecified() && !NAMES.contains(&address.to_string().as_str()) {
-            names.push(address.to_string());
-        }
+        let others = addresses.iter().filter(|address| !address.is_unspecified()).map(ToString::to_string);
+        names.extend(others.filter(|address| !NAMES.contains(&address.as_str())));
         let mut params = CertificateParams::new(names)?;
         valid(&mut params, now);
         params.distinguished_name.push(DnType::CommonName, "kube-apiserver");

@@ -149,7 +149,7 @@ impl Drydock {
     /// The listener has no address, or no certificate could be made for it.
     pub fn serve(&self, listener: TcpListener) -> Result<SocketAddr, ServeError> {
         let address = listener.local_addr().map_err(ServeError::Listener)?;
-        let tls = self.authority.server(address.ip(), Timestamp::now())?;
+        let tls = self.authority.server(&[address.ip()], Timestamp::now())?;
         let served = *self.served.get_or_init(|| address);
         let led = self.link.api.served_at(reached(served));
         self.link.tasks.spawn(async move {
@@ -163,14 +163,28 @@ impl Drydock {
     }
 
     /// Serves the API over TLS on a socket among the files too, with the certificate of every other listener: for
-    /// those who relay connections out of a network that has no way to this one.
+    /// those who relay connections out of a network that has no way to this one. There the API may go by any of `names`.
     ///
     /// # Errors
     /// No certificate could be made.
-    pub fn serve_socket(&self, listener: UnixListener) -> Result<(), ServeError> {
-        let tls = self.authority.server(Ipv4Addr::LOCALHOST.into(), Timestamp::now())?;
+    pub fn serve_socket(&self, listener: UnixListener, names: &[IpAddr]) -> Result<(), ServeError> {
+        let tls = self.authority.server(names, Timestamp::now())?;
         self.link.tasks.spawn(serve::serve(self.link.clone(), listener, Arc::new(tls)));
         Ok(())
+    }
+
+    /// A node leads connections to its own address and the API's port on to the API. That is told in the cluster, unless
+    /// the API is [served](Drydock::serve) where others than this machine reach it.
+    ///
+    /// # Errors
+    /// The store can't be written.
+    pub async fn led_by_node(&self, node: IpAddr) -> Result<(), drydock_api::BootstrapError> {
+        match self.served.get() {
+            Some(served) if reached(*served).ip().is_loopback() => {
+                self.link.api.advertise(Some(SocketAddr::new(node, served.port()))).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Serves the API on a socket among the files to one user: whoever connects is `identity`, and needs neither

@@ -70,7 +70,8 @@ pub struct NetworkOptions {
     /// The node's own address among the pods, for the kernel to lead connections by itself where it can: then rules
     /// are written in the network namespace, which must be the node's own. `None` for none.
     pub direct: Option<Ipv4Addr>,
-    /// Where the Service `default/kubernetes` leads, instead of its endpoints.
+    /// Where the Service `default/kubernetes` leads, instead of its endpoints. Those of them that are at the address of
+    /// `node_ports` are listened on, and lead there too.
     pub api_server: Option<ApiServer>,
 }
 

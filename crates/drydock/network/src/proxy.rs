@@ -52,6 +52,10 @@ pub struct Route {
 pub fn routes(view: &View, options: &NetworkOptions) -> BTreeMap<Front, Route> {
     let mut all = BTreeMap::new();
     for (name, service) in &view.services {
+        for front in advertised(name, service, options) {
+            let route = Route { backends: backends(name, service, 0, options), affinity: None };
+            all.insert(front, route);
+        }
         for (at, port) in service.ports.iter().enumerate() {
             let backends = backends(name, service, at, options);
             if backends.is_empty() {
@@ -69,8 +73,28 @@ pub fn routes(view: &View, options: &NetworkOptions) -> BTreeMap<Front, Route> {
     all
 }
 
+/// Where this node is said to have the API.
+fn advertised<'a>(
+    name: &ServiceName,
+    service: &'a Service,
+    options: &'a NetworkOptions,
+) -> impl Iterator<Item = Front> + 'a {
+    let api = is_api(name) && options.api_server.is_some();
+    let here = move |endpoint: &&crate::Endpoint| api && options.node_ports == Some(endpoint.address);
+    service.endpoints.iter().filter(here).flat_map(|endpoint| {
+        endpoint.ports.iter().map(|(_, protocol, port)| Front {
+            protocol: *protocol,
+            address: SocketAddrV4::new(endpoint.address, *port),
+        })
+    })
+}
+
+fn is_api(name: &ServiceName) -> bool {
+    (&*name.namespace, &*name.name) == ("default", "kubernetes")
+}
+
 fn backends(name: &ServiceName, service: &Service, at: usize, options: &NetworkOptions) -> Vec<Backend> {
-    if (&*name.namespace, &*name.name) == ("default", "kubernetes")
+    if is_api(name)
         && let Some(api_server) = &options.api_server
     {
         return vec![match api_server {
@@ -255,5 +279,13 @@ mod tests {
         let led = ["tcp 10.96.0.7:80", "tcp 10.96.0.7:81", "udp 10.96.0.7:53"]
             .map(|front| format!("{front} -> /run/api.sock"));
         check(&[], &options, &led.each_ref().map(String::as_str));
+        // Where this node is said to have it, and not where another is.
+        let options = NetworkOptions { node_ports: Some(Ipv4Addr::new(10, 0, 0, 1)), ..options };
+        let here =
+            ["tcp 10.0.0.1:8080", "tcp 10.0.0.1:30080"].map(|front| format!("{front} -> /run/api.sock"));
+        let led =
+            [&here[..], &led[..2], &["udp 10.0.0.1:53 -> /run/api.sock".to_owned()], &led[2..]].concat();
+        let led: Vec<&str> = led.iter().map(String::as_str).collect();
+        check(&[endpoint(1, true, false), endpoint(2, true, false)], &options, &led);
     }
 }

@@ -50,6 +50,13 @@ pub struct Network {
     pub uplink: Option<String>,
 }
 
+impl Network {
+    /// The address that the node itself has in it.
+    pub fn node_address(&self) -> Ipv4Addr {
+        network::node_address(self.pod_cidr)
+    }
+}
+
 const BRIDGE: &str = "pods";
 
 /// A node's machine.
