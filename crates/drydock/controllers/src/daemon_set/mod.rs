@@ -5,6 +5,7 @@
 
 mod plan;
 mod pod;
+mod rollout;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::pod::{target, tolerations};
+use super::rollout::{Place, Rollout};
 use crate::objects::daemon::{DaemonSet, DaemonSetStatus, REVISION};
 use crate::objects::node::{Effect, Node};
 use crate::objects::placement::Placement;
@@ -79,23 +80,22 @@ fn wanted(placement: &Placement, node: &Node) -> Wanted {
 }
 
 /// A set's pods, judged.
-struct Judge<'a> {
-    set: &'a DaemonSet,
+pub(super) struct Judge {
     hash: String,
     min_ready: Duration,
     now: Timestamp,
 }
 
-impl Judge<'_> {
+impl Judge {
     fn available_in(&self, pod: &Pod) -> Option<Duration> {
         pod.available_in(self.min_ready, self.now)
     }
 
-    fn is_available(&self, pod: &Pod) -> bool {
+    pub(super) fn is_available(&self, pod: &Pod) -> bool {
         self.available_in(pod).is_some_and(|wait| wait.is_zero())
     }
 
-    fn is_current(&self, pod: &Pod) -> bool {
+    pub(super) fn is_current(&self, pod: &Pod) -> bool {
         pod.metadata.labels.get(REVISION) == Some(&self.hash)
     }
 
@@ -112,45 +112,12 @@ impl Judge<'_> {
         status.number_available += i32::from(self.is_available(first));
         status.updated_number_scheduled += i32::from(self.is_current(first));
     }
-
-    /// What to do about the pods that stay on a node, the first of which is its own, and what that means for a
-    /// roll-out.
-    fn tend(&self, pods: Vec<Arc<Pod>>, rollout: &mut Rollout) -> Vec<Step> {
-        let (ended, alive): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.finished());
-        let mut steps: Vec<Step> = ended.into_iter().map(Step::Replace).collect();
-        let mut alive = alive.into_iter();
-        match alive.next() {
-            Some(first) if self.is_current(&first) || !rolls(self.set) => {
-                rollout.missing += i32::from(!self.is_available(&first));
-            }
-            Some(first) if self.is_available(&first) => rollout.may_go.push(first),
-            // Nothing is lost with it.
-            Some(first) => {
-                rollout.missing += 1;
-                steps.push(Step::Delete(first));
-            }
-            None => rollout.missing += 1,
-        }
-        // Two may have been made for one node.
-        steps.extend(alive.map(Step::Delete));
-        steps
-    }
-}
-
-/// How far another template may go now.
-#[derive(Default)]
-struct Rollout {
-    /// Nodes without a pod that serves.
-    missing: i32,
-    /// Pods of another template that serve.
-    may_go: Vec<Arc<Pod>>,
 }
 
 /// Decides.
 pub fn plan(view: &View<'_>) -> Plan {
     let spec = &view.set.spec;
     let judge = Judge {
-        set: view.set,
         hash: view.set.hash(),
         min_ready: Duration::from_secs(u64::try_from(spec.min_ready_seconds).unwrap_or(0)),
         now: view.now,
@@ -161,7 +128,7 @@ pub fn plan(view: &View<'_>) -> Plan {
     for pod in view.pods {
         on_nodes.entry(target(pod)).or_default().push(pod.clone());
     }
-    let (mut steps, mut rollout) = (Vec::new(), Rollout::default());
+    let (mut steps, mut rollout) = (Vec::new(), Rollout::of(view.set));
     let mut status = DaemonSetStatus {
         observed_generation: view.set.metadata.generation,
         conditions: view.set.status.conditions.clone(),
@@ -170,33 +137,31 @@ pub fn plan(view: &View<'_>) -> Plan {
     };
     for node in view.nodes {
         let mut pods = on_nodes.remove(&*node.metadata.name).unwrap_or_default();
-        pods.sort_by_key(|pod| (pod.metadata.creation_timestamp, pod.metadata.name.clone()));
+        pods.sort_by_key(|pod| {
+            (pod.spec.node_name.is_empty(), pod.metadata.creation_timestamp, pod.metadata.name.clone())
+        });
         let wanted = wanted(&placement, node);
         judge.count(wanted, pods.first().map(|pod| &**pod), &mut status);
-        if wanted == Wanted::Yes && pods.is_empty() {
-            steps.push(Step::Create(node.metadata.name.clone()));
-        }
+        let empty = pods.is_empty();
         // One that goes keeps its place until it is gone.
         pods.retain(|pod| !pod.metadata.deleting());
         match wanted {
             Wanted::No => steps.extend(pods.into_iter().map(Step::Delete)),
-            Wanted::Yes | Wanted::IfThere => steps.extend(judge.tend(pods, &mut rollout)),
+            Wanted::IfThere if empty => {}
+            Wanted::Yes | Wanted::IfThere => {
+                let wanted = wanted == Wanted::Yes;
+                let place = Place { node: &node.metadata.name, wanted, empty, pods };
+                steps.extend(rollout.tend(&judge, place));
+            }
         }
     }
     // Of nodes that are gone.
     let lost = on_nodes.into_values().flatten().filter(|pod| !pod.metadata.deleting());
     steps.extend(lost.map(Step::Delete));
-    let most = spec.update_strategy.rolling_update.max_unavailable.as_ref();
-    let most = most.map_or(1, |most| most.of(status.desired_number_scheduled, true)).max(1);
-    let room = usize::try_from(most - rollout.missing).unwrap_or(0);
-    steps.extend(rollout.may_go.into_iter().take(room).map(Step::Delete));
+    steps.extend(rollout.go_on(status.desired_number_scheduled));
     status.number_unavailable = status.desired_number_scheduled - status.number_available;
     let waits = view.pods.iter().filter_map(|pod| judge.available_in(pod)).filter(|wait| !wait.is_zero());
     Plan { steps, status, look_again: waits.min() }
-}
-
-fn rolls(set: &DaemonSet) -> bool {
-    &*set.spec.update_strategy.r#type != "OnDelete"
 }
 
 /// What is said of a pod that has ended.

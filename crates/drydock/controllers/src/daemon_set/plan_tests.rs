@@ -139,6 +139,81 @@ fn another_template_reaches_one_node_after_the_other() {
 }
 
 #[test]
+fn a_node_that_shall_have_none_is_not_waited_for() {
+    check(json!({}), "a:tainted b", "b:old:ready", "delete b0, 1/1/1 of 1 new 0 astray 0");
+}
+
+/// With room for this many more.
+fn surge(most: Value) -> Value {
+    let bounds = json!({ "maxUnavailable": 0, "maxSurge": most });
+    json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": bounds } })
+}
+
+#[test]
+fn with_a_surge_the_new_pod_comes_before_the_old_one_goes() {
+    let one = || surge(json!(1));
+    check(one(), "a b", "", "create a, create b, 0/0/0 of 2 new 0 astray 0");
+    check(one(), "a b", "a:old:ready b:old:ready", "create a, 2/2/2 of 2 new 0 astray 0");
+    check(one(), "a b", "a:old:ready b:old:ready a:new:waits", "2/2/2 of 2 new 0 astray 0");
+    check(
+        one(),
+        "a b",
+        "a:old:ready b:old:ready a:new:ready",
+        "delete a0, create b, 2/2/2 of 2 new 0 astray 0",
+    );
+    check(one(), "a b", "a:old:ready:going b:old:ready a:new:ready", "create b, 2/2/2 of 2 new 0 astray 0");
+    check(one(), "a b", "a:new:ready b:new:ready", "2/2/2 of 2 new 2 astray 0");
+    let half = surge(json!("50%"));
+    check(
+        half,
+        "a b c",
+        "a:old:ready b:old:ready c:old:ready",
+        "create a, create b, 3/3/3 of 3 new 0 astray 0",
+    );
+}
+
+#[test]
+fn with_a_surge_what_does_not_serve_is_no_loss() {
+    let one = || surge(json!(1));
+    // Beside one that does not serve anyway as many come as there are such.
+    check(
+        one(),
+        "a b c",
+        "a:old b:old c:old:ready",
+        "create a, create b, create c, 1/1/3 of 3 new 0 astray 0",
+    );
+    check(one(), "a", "a:old a:new:waits", "delete a0, 0/0/1 of 1 new 0 astray 0");
+    // One that is ready and not yet long enough is kept until the other is.
+    let slow = || {
+        let mut slow = one();
+        slow["minReadySeconds"] = 10.into();
+        slow
+    };
+    check(slow(), "a", "a:old:ready a:new", "0/1/1 of 1 new 0 astray 0, again in 5s");
+    check(
+        one(),
+        "a",
+        "a:new:ready a:new:ready a:old:ready a:old:ready",
+        "delete a2, delete a1, delete a3, 1/1/1 of 1 new 1 astray 0",
+    );
+    // Nobody waits for one that has ended, or goes.
+    check(one(), "a", "a:failed", "replace a0, create a, 0/0/1 of 1 new 1 astray 0");
+    check(one(), "a", "a:ready:going", "create a, 1/1/1 of 1 new 1 astray 0");
+}
+
+#[test]
+fn with_a_surge_nobody_leaves_a_node_before_there_are_enough_elsewhere() {
+    let one = || surge(json!(1));
+    check(one(), "a:tainted b", "a:old:ready", "create b, 0/0/0 of 1 new 0 astray 1");
+    check(one(), "a:tainted b", "a:old:ready b:new", "0/0/1 of 1 new 1 astray 1");
+    check(one(), "a:tainted b", "a:old:ready b:new:ready", "delete a0, 1/1/1 of 1 new 1 astray 1");
+    check(one(), "a:tainted b", "a:old b:new:ready", "delete a0, 1/1/1 of 1 new 1 astray 1");
+    check(one(), "a:tainted b", "a:new:ready b:new:ready", "1/1/1 of 1 new 1 astray 1");
+    let by_hand = json!({ "updateStrategy": { "type": "OnDelete", "rollingUpdate": { "maxSurge": 1 } } });
+    check(by_hand, "a", "a:old:ready", "1/1/1 of 1 new 0 astray 0");
+}
+
+#[test]
 fn a_pod_counts_when_it_has_been_ready_long_enough() {
     let slow = json!({ "minReadySeconds": 10 });
     check(slow, "a", "a:ready", "0/1/1 of 1 new 1 astray 0, again in 5s");
