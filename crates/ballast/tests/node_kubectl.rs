@@ -191,6 +191,38 @@ fn attached(cluster: &Cluster) {
 }
 
 /// port-forward to a pod, a Service by its port's name, and to where nobody listens.
+/// A container that is added to a pod to look into it, and talked to.
+fn debugged(cluster: &Cluster) {
+    let script =
+        "read x; echo heard $x; tr '\\0' ' ' < /proc/1/cmdline; echo; test -e /www || echo another tree";
+    let words = [
+        "debug",
+        "serves",
+        "-i",
+        "--image=busybox",
+        "--target=main",
+        "-c",
+        "looks",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let said = cluster.kubectl_with(&words, "you\n").ok();
+    for part in ["heard you\n", "httpd -f -p 8080 -h /www", "another tree"] {
+        assert!(said.contains(part), "{part:?} is not in {said:?}");
+    }
+    let ended = ".status.ephemeralContainerStatuses[?(@.name==\"looks\")].state.terminated.exitCode";
+    cluster.becomes("pod/serves", ended, "0");
+    assert_eq!(cluster.field("pod/serves", ".status.containerStatuses[0].restartCount"), "0");
+    assert!(cluster.kubectl("logs serves -c looks").ok().contains("heard you\n"));
+    let described = cluster.kubectl("describe pod serves").ok();
+    assert!(described.contains("Ephemeral Containers:\n  looks:\n"), "{described}");
+    let (shown, code) =
+        on_a_terminal(cluster, "debug serves -it --image=busybox -- sh", "/ #", "tty; exit 0\n");
+    assert!(shown.contains("/dev/pts/") && code == 0, "{shown}");
+}
+
 fn forwarded(cluster: &Cluster) {
     for (what, port) in [("pod/serves", "8080"), ("service/serves", "80"), ("service/serves", "web")] {
         let forward = Forward::to(cluster, what, port);
@@ -218,6 +250,7 @@ fn looked_into(user: User) {
     followed(&cluster);
     exec(&cluster);
     attached(&cluster);
+    debugged(&cluster);
     forwarded(&cluster);
 }
 

@@ -52,6 +52,7 @@ cases! {
     disruption => "disruption.txt",
     list_and_watch => "list-watch.txt",
     endpoints => "endpoints.txt",
+    ephemeral_containers => "ephemeral.txt",
     nulls => "nulls.txt",
     patch => "patch.txt",
     proxy => "proxy.txt",

@@ -285,6 +285,8 @@ impl Kind {
                     (row.rules.validate_update)(new, old, &mut errors);
                 } else if subresource == Some("status") {
                     (row.rules.validate_status)(new, old, &mut errors);
+                } else if subresource == Some("ephemeralcontainers") {
+                    crate::rules::pod::validate_ephemeral(new, old, &mut errors);
                 }
             }
             Source::Custom(custom) => {

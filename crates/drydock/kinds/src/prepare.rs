@@ -42,6 +42,7 @@ pub(crate) fn update(kind: &Kind, new: &mut Value, old: &Value, subresource: Opt
             (row.rules.status)(new, old);
         }
         (_, Some("finalize")) => keep(new, old, "status"),
+        (_, Some("ephemeralcontainers")) => ephemeral_containers(new, old),
         (_, Some(_)) => {}
     }
     if let (Source::Builtin(row), None) = (&kind.source, subresource) {
@@ -82,6 +83,25 @@ fn status_of_custom(new: &mut Value, old: &Value) {
         }
     }
     *new = result;
+}
+
+/// Only these containers come from the client, and with them who manages them.
+fn ephemeral_containers(new: &mut Value, old: &Value) {
+    let mut given = std::mem::replace(new, old.clone());
+    if let (Some(spec), Some(given)) = (new.get_mut("spec"), given.get_mut("spec")) {
+        take(spec, given, "ephemeralContainers");
+    }
+    if let (Some(metadata), Some(given)) = (new.get_mut("metadata"), given.get_mut("metadata")) {
+        take(metadata, given, "managedFields");
+        take(metadata, given, "resourceVersion");
+    }
+}
+
+fn take(new: &mut Value, given: &mut Value, field: &str) {
+    json::remove(new, field);
+    if let Some(value) = json::remove(given, field) {
+        json::set(new, field, value);
+    }
 }
 
 /// Everything but metadata and status is as it was.

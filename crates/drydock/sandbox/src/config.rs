@@ -100,6 +100,9 @@ pub struct ContainerConfig {
     pub stdin: bool,
     /// Standard input ends when the first who attached lets go.
     pub stdin_once: bool,
+    /// A container of the pod that runs: its processes are in sight and in reach, and its end is this one's too.
+    #[serde(default)]
+    pub beside: Option<String>,
     /// What the caller wants to find again when it adopts the container; not looked at here.
     #[serde(default)]
     pub note: String,
@@ -127,6 +130,7 @@ impl ContainerConfig {
             tty: false,
             stdin: false,
             stdin_once: false,
+            beside: None,
             note: String::new(),
         }
     }

@@ -31,7 +31,7 @@ use crate::process::Process;
 use crate::protocol::{
     Birth, ContainerSetup, Done, Ended, InitRequest, PodAnswer, PodNetwork, PodSetup, Started,
 };
-use crate::spawn::{self, Spawned};
+use crate::spawn::{self, Among, Spawned};
 use crate::state::{self, InitRecord, RunningRecord};
 use crate::wire;
 
@@ -285,11 +285,24 @@ impl Init {
         self.containers.get(id).filter(|container| container.exit.is_none())
     }
 
+    /// Whose processes a container is to be among.
+    fn among(&self, setup: &ContainerSetup) -> io::Result<Among> {
+        match &setup.config.beside {
+            _ if self.share_process_namespace => Ok(Among::Pod),
+            None => Ok(Among::Itself),
+            Some(id) => match self.running(id) {
+                Some(other) => Ok(Among::Others(other.host_pid)),
+                None => Err(io::Error::other(format!("the container {id} does not run"))),
+            },
+        }
+    }
+
     fn start(&mut self, setup: Box<ContainerSetup>, client: UnixStream) {
         let attempt = || -> io::Result<(Spawned, Container)> {
+            let among = self.among(&setup)?;
             let log = setup.config.log.as_deref().map(Log::open).transpose()?;
             let (standard, input, outputs) = spawn::standard(&setup.config)?;
-            let spawned = spawn::container(&setup, standard, &self.own_pids, self.share_process_namespace)?;
+            let spawned = spawn::container(&setup, standard, &self.own_pids, &among)?;
             let container = Container {
                 pid: spawned.pid,
                 host_pid: 0,
@@ -404,7 +417,8 @@ impl Init {
                 .values_mut()
                 .find(|container| container.pid == pid && container.exit.is_none())
             {
-                container.ended(status, now, self.share_process_namespace);
+                let among_others = self.share_process_namespace || container.setup.config.beside.is_some();
+                container.ended(status, now, among_others);
             }
         }
     }
@@ -480,8 +494,8 @@ impl Container {
         });
     }
 
-    fn ended(&mut self, status: WaitStatus, now: Timestamp, shared: bool) {
-        if shared {
+    fn ended(&mut self, status: WaitStatus, now: Timestamp, among_others: bool) {
+        if among_others {
             // Elsewhere the kernel ends what is left with the container's PID 1.
             let _none_left = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(self.pid), Signal::SIGKILL);
             self.setup.group.kill();

@@ -60,15 +60,38 @@ pub(crate) fn standard(config: &ContainerConfig) -> io::Result<Connections> {
     Ok((Standard::Files([input, out, err]), way_in, outside))
 }
 
+/// Whose processes a container is among.
+pub(crate) enum Among {
+    /// Those of the pod.
+    Pod,
+    /// Its own.
+    Itself,
+    /// Those of this process, by its number outside.
+    Others(i32),
+}
+
 /// Starts a container's main program.
 pub(crate) fn container(
     setup: &ContainerSetup,
     standard: Standard,
     own_pids: &OwnedFd,
-    shared: bool,
+    among: &Among,
 ) -> io::Result<Spawned> {
-    let pids = if shared { Pids::Own } else { Pids::New };
+    let others = match among {
+        Among::Others(host_pid) => Some(namespace(*host_pid, "pid")?),
+        Among::Pod | Among::Itself => None,
+    };
+    let pids = match (&others, among) {
+        (Some(others), _) => Pids::Of(others),
+        (None, Among::Pod) => Pids::Own,
+        (None, _) => Pids::New,
+    };
     spawn(pids, own_pids, |line| birth::container(setup, standard, line))
+}
+
+fn namespace(host_pid: i32, kind: &str) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{host_pid}/ns/{kind}");
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Starts a further program in a container that runs.
@@ -80,10 +103,7 @@ pub(crate) fn beside(
     own_pids: &OwnedFd,
     join_pids: bool,
 ) -> io::Result<Spawned> {
-    let namespace = |kind: &str| {
-        let path = format!("/proc/{host_pid}/ns/{kind}");
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
-    };
+    let namespace = |kind: &str| namespace(host_pid, kind);
     let home =
         Home { mounts: namespace("mnt")?, user: setup.nested_user().then(|| namespace("user")).transpose()? };
     let container_pids = namespace("pid")?;

@@ -164,6 +164,7 @@ pub(super) static ROWS: &[Row] = &[
         other: &[
             subresource("attach", "PodAttachOptions", &["create", "get"]),
             subresource("binding", "Binding", &["create"]),
+            subresource("ephemeralcontainers", "Pod", &["get", "patch", "update"]),
             Subresource {
                 name: "eviction",
                 group: "policy",

@@ -26,6 +26,8 @@ pub(crate) struct Materials<'a> {
     pub sources: &'a Sources,
     pub volumes: &'a Prepared,
     pub id: String,
+    /// Whose processes it is among.
+    pub beside: Option<String>,
     pub note: String,
     pub log: PathBuf,
     /// The file that the container's last words go to.
@@ -98,6 +100,7 @@ pub(crate) fn build(materials: Materials<'_>) -> Result<ContainerConfig, Refused
         tty: container.tty == Some(true),
         stdin: container.stdin == Some(true),
         stdin_once: container.stdin_once == Some(true),
+        beside: materials.beside.clone(),
         note: materials.note.clone(),
     })
 }

@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use super::backoff;
 use super::observed::{
-    Failure, ImageState, Observed, Restart, Sandbox, Seen, State, full_name, init_containers, is_sidecar,
+    Failure, ImageState, Observed, Restart, Sandbox, Seen, State, ephemeral_containers, full_name,
+    init_containers, is_sidecar,
 };
 use super::phase;
 
@@ -139,7 +140,9 @@ fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mu
 
 /// Containers end: first what the pod is for, then what served it. True while one is left.
 fn stop(spec: &PodSpec, observed: &Observed, grace: i64, next: &mut Next) -> bool {
-    let mains = spec.containers.iter().chain(init_containers(spec).iter().filter(|init| !is_sidecar(init)));
+    let ephemeral = ephemeral_containers(spec);
+    let mains = spec.containers.iter().chain(&ephemeral);
+    let mains = mains.chain(init_containers(spec).iter().filter(|init| !is_sidecar(init)));
     let sidecars = init_containers(spec).iter().rev().filter(|init| is_sidecar(init));
     let running = |container: &&Container| observed.of(&container.name).is_some_and(Seen::is_running);
     let mut left: Vec<&Container> = mains.filter(running).collect();
@@ -157,6 +160,10 @@ fn stop(spec: &PodSpec, observed: &Observed, grace: i64, next: &mut Next) -> boo
 
 fn containers(pod: &Pod, spec: &PodSpec, observed: &Observed, now: Timestamp, next: &mut Next) {
     let mut step = Step { pod, spec, observed, now, next };
+    // Before all others: it may be these that do not come about. Each is started once.
+    for ephemeral in &ephemeral_containers(spec) {
+        step.keep(ephemeral, Restart::Never);
+    }
     // A sandbox that is new begins anew, as with everything that only one sandbox has.
     let begun = |container: &Container| observed.of(&container.name).is_some_and(|seen| seen.here);
     let past_init = spec.containers.iter().any(begun);

@@ -105,6 +105,23 @@ fn init_containers_come_first_and_in_order() {
 }
 
 #[test]
+fn a_container_that_looks_into_the_pod_is_started_once_whatever_else_is() {
+    let ephemeral = json!([{"name": "e", "image": "i", "targetContainerName": "a"}]);
+    let with_init =
+        json!({"initContainers": [{"name": "x", "image": "i"}], "ephemeralContainers": ephemeral});
+    check(&pod(with_init), &with(&[("e", here()), ("x", ended(1))]), "start e, start x");
+    let pod = pod(json!({"ephemeralContainers": ephemeral}));
+    check(&pod, &with(&[("a", running())]), "pull e");
+    check(&pod, &with(&[("a", running()), ("e", running())]), "");
+    check(&pod, &with(&[("a", running()), ("e", ended(1))]), "");
+    let another = Seen { here: false, ..ended(0) };
+    check(&pod, &with(&[("a", running()), ("e", another)]), "");
+    let mut going = pod.clone();
+    going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now()));
+    check(&going, &with(&[("a", running()), ("e", running())]), "stop a 30s, stop e 30s");
+}
+
+#[test]
 fn an_init_container_that_fails_ends_a_pod_that_is_never_started_again() {
     let pod = pod(json!({"restartPolicy": "Never", "initContainers": [{"name": "x", "image": "i"}]}));
     check(&pod, &with(&[("x", ended(1))]), "clear");

@@ -202,6 +202,13 @@ pub(crate) fn init_containers(spec: &PodSpec) -> &[Container] {
     spec.init_containers.as_deref().unwrap_or_default()
 }
 
+/// The containers that somebody added to look into the pod, as containers: they have fewer fields and the same names.
+pub(crate) fn ephemeral_containers(spec: &PodSpec) -> Vec<Container> {
+    let written = spec.ephemeral_containers.iter().flatten();
+    let read = |one| serde_json::to_value(one).and_then(serde_json::from_value);
+    written.filter_map(|one| read(one).ok()).collect()
+}
+
 /// The pod as events and messages call it: `name_namespace(uid)`.
 pub(crate) fn full_name(pod: &Pod) -> String {
     let meta = &pod.metadata;

@@ -222,6 +222,7 @@ impl Worker {
         let sandbox = self.live.lock().sandbox.clone().ok_or_else(gone)?;
         let image = self.images.get(&name).cloned().ok_or_else(gone)?;
         let unfit = |why| refused("CreateContainerConfigError", why);
+        let beside = self.beside(&name).map_err(unfit)?;
         let wanted = environment::wanted(container);
         let mut sources = self.shared.fetch(&self.namespace(), &wanted).await.map_err(unfit)?;
         sources.services = self.shared.service_variables(&self.pod).await.map_err(unfit)?;
@@ -248,6 +249,7 @@ impl Worker {
             sources: &sources,
             volumes: &self.prepared,
             id: id.clone(),
+            beside,
             note: serde_json::to_string(&note).unwrap_or_default(),
             log: logs::file(&self.shared.logs, &self.pod, &name, restart),
             termination_log,
@@ -298,6 +300,15 @@ impl Worker {
         self.say_of(&name, Kind::Normal, "Started", format!("Started container {name}"));
         self.attend(container, running, true);
         Ok(())
+    }
+
+    /// The container that one which was added to look into the pod is for, as the sandbox calls it.
+    fn beside(&mut self, name: &str) -> Result<Option<String>, String> {
+        let target = self.ephemeral(name).and_then(|container| container.target_container_name.clone());
+        let Some(target) = target.filter(|target| !target.is_empty()) else { return Ok(None) };
+        let seen = self.observed.of(&target).filter(|seen| seen.is_running());
+        let seen = seen.ok_or_else(|| format!("unable to find target container {target:?}"))?;
+        Ok(Some(container_id(&target, seen.restarts)))
     }
 
     /// A container was made, and what it should run can't be run: that is an end like others.

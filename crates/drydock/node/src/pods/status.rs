@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::observed::{Ended, Observed, Sandbox, Seen, State, init_containers, is_sidecar};
+use super::observed::{
+    Ended, Observed, Sandbox, Seen, State, ephemeral_containers, init_containers, is_sidecar,
+};
 use super::phase::{self, Phase};
 use super::quality;
 
@@ -46,6 +48,16 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
         .iter()
         .map(|container| container_status(container, observed, !init.is_empty(), true))
         .collect();
+    let mut ephemeral: Vec<ContainerStatus> = ephemeral_containers(spec)
+        .iter()
+        .map(|container| ContainerStatus {
+            // Nobody asks whether they are.
+            ready: false,
+            started: None,
+            ..container_status(container, observed, !init.is_empty(), true)
+        })
+        .collect();
+    ephemeral.sort_by(|a, b| a.name.cmp(&b.name));
     let (reason, message) = match &observed.failed {
         Some(failure) => (Some(failure.reason.to_owned()), Some(failure.message.clone())),
         None => (old.reason.clone(), old.message.clone()),
@@ -73,6 +85,7 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
         qos_class: Some(old.qos_class.unwrap_or_else(|| quality::of(spec).name().to_owned())),
         init_container_statuses: Some(init).filter(|list| !list.is_empty()),
         container_statuses: Some(mains),
+        ephemeral_container_statuses: Some(ephemeral).filter(|list| !list.is_empty()),
         observed_generation: pod.metadata.generation,
         ..PodStatus::default()
     }

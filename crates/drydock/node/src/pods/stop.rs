@@ -230,8 +230,9 @@ impl Worker {
     /// Takes from the API what only it remembers: how often containers were started, and how they ended before.
     pub(super) fn remember(&mut self) {
         let Some(status) = self.pod.status.clone() else { return };
-        let all = status.container_statuses.into_iter().flatten();
-        for shown in all.chain(status.init_container_statuses.into_iter().flatten()) {
+        let lists =
+            [status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses];
+        for shown in lists.into_iter().flatten().flatten() {
             let ended =
                 |state: Option<ContainerState>| state.and_then(|state| state.terminated).map(from_api);
             // One that ran then and is not found now has ended, and nobody knows how.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use drydock_images::Resolved;
 use drydock_sandbox as sandbox;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodStatus};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use parking_lot::Mutex;
@@ -16,7 +16,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::decide::{Action, decide};
-use super::observed::{Blocked, Failure, ImageState, Observed, Sandbox, Seen, State, full_name};
+use super::observed::{
+    Blocked, Failure, ImageState, Observed, Sandbox, Seen, State, ephemeral_containers, full_name,
+};
 use super::{Live, Sight, record, status, usage};
 use crate::events::Kind;
 use crate::fetch::{Tokens, words};
@@ -276,14 +278,25 @@ impl Worker {
     pub(super) fn field(&self, container: &str) -> String {
         let init = self.pod.spec.as_ref().and_then(|spec| spec.init_containers.as_ref());
         let is_init = init.is_some_and(|init| init.iter().any(|init| init.name == container));
-        let list = if is_init { "initContainers" } else { "containers" };
+        let list = match self.ephemeral(container) {
+            Some(_) => "ephemeralContainers",
+            None if is_init => "initContainers",
+            None => "containers",
+        };
         format!("spec.{list}{{{container}}}")
     }
 
     pub(super) fn container(&self, name: &str) -> Option<Container> {
         let spec = self.pod.spec.as_ref()?;
         let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        all.find(|container| container.name == name).cloned()
+        let found = all.find(|container| container.name == name).cloned();
+        found.or_else(|| ephemeral_containers(spec).into_iter().find(|container| container.name == name))
+    }
+
+    /// A container of this name that was added to look into the pod.
+    pub(super) fn ephemeral(&self, name: &str) -> Option<&EphemeralContainer> {
+        let spec = self.pod.spec.as_ref()?;
+        spec.ephemeral_containers.iter().flatten().find(|container| container.name == name)
     }
 
     pub(super) fn seen(&mut self, container: &str) -> &mut Seen {

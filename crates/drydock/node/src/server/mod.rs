@@ -201,10 +201,12 @@ fn show_logs(
     query: &Query,
 ) -> Result<Response<Body>, Refusal> {
     let found = find(shared, namespace, name, container)?;
-    let spec = found.pod.spec.as_ref();
-    let mut all =
-        spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
-    if !all.any(|known| known.name == container) {
+    let known = found.pod.spec.as_ref().is_some_and(|spec| {
+        let mut own = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        let mut ephemeral = spec.ephemeral_containers.iter().flatten();
+        own.any(|one| one.name == container) || ephemeral.any(|one| one.name == container)
+    });
+    if !known {
         return Err(Refusal::absent(format!("container \"{container}\" not found in pod \"{name}\"")));
     }
     let now = shared.now();
@@ -225,7 +227,11 @@ fn show_logs(
     };
     let status = found.pod.status.as_ref();
     let shown = status.into_iter().flat_map(|status| {
-        status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten())
+        let ephemeral = &status.ephemeral_container_statuses;
+        [&status.container_statuses, &status.init_container_statuses, ephemeral]
+            .into_iter()
+            .flatten()
+            .flatten()
     });
     let shown = shown.into_iter().find(|status| status.name == container);
     let restarts = match (&found.container, shown) {

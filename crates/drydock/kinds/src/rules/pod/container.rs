@@ -152,7 +152,8 @@ pub(super) fn validate_ephemeral(
 ) {
     let list = path.field("ephemeralContainers");
     let others = ["containers", "initContainers"].into_iter().flat_map(|field| json::list(spec, field));
-    let mut seen: Vec<_> = others.map(|container| json::text(container, "name")).collect();
+    let others: Vec<_> = others.map(|container| json::text(container, "name")).collect();
+    let mut seen = others.clone();
     for (index, container) in json::list(spec, "ephemeralContainers").iter().enumerate() {
         let at = list.index(index);
         common(container, volumes, &at, errors);
@@ -162,8 +163,48 @@ pub(super) fn validate_ephemeral(
             errors.push(duplicate(at.field("name"), name));
         }
         seen.push(name);
+        let target = json::text(container, "targetContainerName");
+        if !target.is_empty() && !others.contains(&target) {
+            errors.push(FieldError::new(
+                FieldErrorKind::NotFound,
+                at.field("targetContainerName"),
+                Some(target.into()),
+                "",
+            ));
+        }
+        let detail = "cannot be set for an Ephemeral Container";
+        let is_set = |value: &Value| match value {
+            Value::Null => false,
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
+            _ => true,
+        };
+        for field in NOT_EPHEMERAL.iter().filter(|field| is_set(&container[**field])) {
+            errors.push(FieldError::forbidden(at.field(field), detail));
+        }
+        for (index, mount) in json::list(container, "volumeMounts").iter().enumerate() {
+            let at = at.field("volumeMounts");
+            for field in
+                ["subPath", "subPathExpr"].into_iter().filter(|field| !json::text(mount, field).is_empty())
+            {
+                errors.push(FieldError::forbidden(at.index(index).field(field), detail));
+            }
+        }
     }
 }
+
+/// What only those have that a pod is made of.
+const NOT_EPHEMERAL: [&str; 9] = [
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+];
 
 /// What is wrong with an image only where it is to run, not in a template.
 pub(super) fn image_without_blanks(container: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {

@@ -15,6 +15,7 @@ use super::{PLAIN, Rules, resources};
 use crate::json;
 pub(crate) use defaults::template as default_template;
 pub(crate) use placement::node_selector as validate_node_selector;
+pub(crate) use update::ephemeral as validate_ephemeral;
 pub(crate) use validate::template as validate_template;
 pub(crate) use volume::host_path as validate_host_path;
 

@@ -50,6 +50,25 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// What is wrong with a change of the containers that look into a pod: they may be added, and stay as they are.
+pub(crate) fn ephemeral(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    const LIST: &str = "ephemeralContainers";
+    let (new, old) = (&new["spec"], &old["spec"]);
+    spec_of_pod(new, &Path::new("spec"), errors);
+    for old in json::list(old, LIST) {
+        let name = json::text(old, "name");
+        let kept = json::list(new, LIST).iter().find(|new| json::text(new, "name") == name);
+        let detail = match kept {
+            None => format!("existing ephemeral containers {name:?} may not be removed\n"),
+            Some(new) if !json::same(new, old) => {
+                format!("existing ephemeral containers {name:?} may not be changed\n{}", difference(old, new))
+            }
+            Some(_) => continue,
+        };
+        errors.push(FieldError::forbidden(format!("spec.{LIST}"), detail));
+    }
+}
+
 /// A deadline may be set or shortened. Answers whether it is worth looking further.
 fn deadline(new: &Value, old: &Value, errors: &mut Vec<FieldError>) -> bool {
     const PATH: &str = "spec.activeDeadlineSeconds";

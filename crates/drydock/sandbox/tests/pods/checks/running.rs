@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use drydock_sandbox::{Mount, MountKind, PodConfig, Rlimit};
 
-use super::{Check, Place, checks, exec};
+use super::{Check, Place, checks, exec, output};
 
 checks![
     a_container_runs_as_pid_one_of_its_own_namespaces,
     exit_codes_and_signals_are_told_apart,
     a_command_that_can_not_run_says_why_in_kubernetes_words,
     a_container_that_failed_to_start_leaves_nothing,
+    a_container_beside_another_sees_its_processes_and_goes_with_it,
     signals_reach_the_main_process,
     orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared,
     a_stopped_pod_is_gone,
@@ -51,6 +52,32 @@ async fn exit_codes_and_signals_are_told_apart(place: &Place) {
     assert_eq!(container.wait().await.unwrap().code, 137, "an end can be asked for again");
     container.remove().await.unwrap();
     assert_eq!(pod.containers().unwrap().len(), 1);
+    pod.stop().await.unwrap();
+}
+
+async fn a_container_beside_another_sees_its_processes_and_goes_with_it(place: &Place) {
+    let pod = place.pod("looked-into").await;
+    let main = pod.start(place.container("main", &["sleep", "611"])).await.unwrap();
+    let beside = |id: &str, script: &str| {
+        let mut config = place.container(id, &["sh", "-c", script]);
+        config.beside = Some("main".to_owned());
+        config
+    };
+    let looks = pod
+        .start(beside("looks", "test $$ -gt 1 && tr '\\0' ' ' < /proc/1/cmdline; sleep 612 & exit 3"))
+        .await;
+    let exit = looks.unwrap().wait().await.unwrap();
+    let seen = std::fs::read_to_string(place.log("looks")).unwrap();
+    assert!(seen.contains("sleep 611") && exit.code == 3, "{seen} {exit:?}");
+    let (_, left, _) = output(&main, exec(&["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"])).await;
+    assert!(!left.contains("sleep 612"), "what it left goes with it: {left}");
+    // A file of its own tree, and none of the other's.
+    let stays = pod.start(beside("stays", "echo mine > /mine; exec sleep 613")).await.unwrap();
+    assert_eq!(output(&main, exec(&["sh", "-c", "test -e /mine"])).await.0, 1);
+    main.signal(9).await.unwrap();
+    assert_eq!(stays.wait().await.unwrap().signal, Some(9));
+    let refused = pod.start(beside("late", "true")).await.err().unwrap().to_string();
+    assert!(refused.contains("the container main does not run"), "{refused}");
     pod.stop().await.unwrap();
 }
 
