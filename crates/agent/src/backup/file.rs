@@ -13,9 +13,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
+use std::num::NonZeroU64;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use jiff::Timestamp;
@@ -28,6 +29,8 @@ use super::digest::{Contents, Reading};
 use super::error::{BackupError, on};
 use super::manifest::{Manifest, hex};
 use super::pieces::{PIECE, fill, in_order};
+use super::stop::Stop;
+use super::verify::read;
 
 const ENDING: &str = ".sql.zst";
 const BEFORE: &str = "backup-";
@@ -35,7 +38,8 @@ const PARTIAL: &str = ".partial";
 const MANIFEST: &str = ".json";
 /// Zstandard's quickest but for those that hardly compress.
 const LEVEL: i32 = 1;
-/// How much is written before the disk is told to keep it, so that the end has little left to wait for.
+/// How much is written before the disk is told to keep it and it is read back, so that the end has little left to wait
+/// for.
 const SYNC: u64 = 32 << 20;
 
 /// A backup that is being written. It goes with this unless it is kept.
@@ -60,6 +64,57 @@ pub(super) struct Written {
     pub(super) contents: Contents,
     /// The hash of the dump: of one and the same process, to know it again when it is read back.
     pub(super) hash: u128,
+}
+
+/// What was read back.
+pub(super) struct Back {
+    bytes: Bytes,
+    hash: u128,
+}
+
+impl Back {
+    pub(super) fn read(from: impl Read + Send, path: &Path, stop: &Stop) -> Result<Back, BackupError> {
+        let mut hash = XxHash3_128::new();
+        let bytes = read(from, path, stop, |piece| {
+            hash.write(piece);
+            Ok(())
+        });
+        match bytes {
+            Ok(bytes) => Ok(Back { bytes, hash: hash.finish_128() }),
+            Err(BackupError::Damaged { what, .. }) => Err(BackupError::ReadBack(what)),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// When it is the same to the byte, it holds what was seen to go by.
+    pub(super) fn proves(&self, written: &Written) -> Result<(), BackupError> {
+        if self.bytes == written.bytes && self.hash == written.hash {
+            return Ok(());
+        }
+        Err(BackupError::ReadBack("its checksum is another".to_owned()))
+    }
+}
+
+/// A file as far as it is kept on disk. Reading waits for more.
+struct Kept {
+    file: File,
+    read: u64,
+    whole: u64,
+    kept: Receiver<u64>,
+}
+
+impl Read for Kept {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.whole {
+            match self.kept.recv() {
+                Ok(whole) => self.whole = whole,
+                Err(_) => return Ok(0),
+            }
+        }
+        let length = (&self.file).take(self.whole - self.read).read(buffer)?;
+        self.read += length as u64;
+        Ok(length)
+    }
 }
 
 /// What a backup of this moment is called.
@@ -109,15 +164,16 @@ impl Partial {
         self.directory.join(format!("{}{PARTIAL}", self.name))
     }
 
-    /// Writes a dump into it, to the end of the stream, and keeps it on disk.
+    /// Writes a dump into it, to the end of the stream, and reads back from the disk what was written.
     pub(super) fn write(
         &self,
         mut dump: impl Read + Send,
         broken: impl Fn(io::Error) -> BackupError + Sync,
+        stop: &Stop,
     ) -> Result<Written, BackupError> {
         let failed = |error| on("can't write", self.path())(error);
         let (mut reading, mut hash) = (Reading::new(), XxHash3_128::new());
-        let (mut sha256, mut length, mut synced) = (Context::new(&SHA256), 0, 0);
+        let (mut sha256, mut length, mut told) = (Context::new(&SHA256), 0, 0);
         let next = || {
             let mut piece = vec![0; PIECE];
             let filled = fill(&mut dump, &mut piece).map_err(&broken)?;
@@ -126,9 +182,14 @@ impl Partial {
             hash.write(&piece);
             Ok(Some(piece).filter(|piece| !piece.is_empty()))
         };
-        thread::scope(|scope| {
-            let (sync, wanted) = channel();
-            let syncing = scope.spawn(move || wanted.iter().try_for_each(|()| self.file.sync_data()));
+        let path = self.path();
+        let file = File::open(&path).map_err(on("can't read", path.clone()))?;
+        let back = thread::scope(|scope| {
+            let (tell, told_of) = channel();
+            let (keep, kept) = channel();
+            let keeping = scope.spawn(move || self.keep_on_disk(&told_of, &keep));
+            let proving =
+                scope.spawn(move || Back::read(Kept { file, read: 0, whole: 0, kept }, &path, stop));
             let written = in_order(
                 next,
                 |piece| compress(&piece).map_err(failed),
@@ -136,22 +197,42 @@ impl Partial {
                     (&self.file).write_all(&frame).map_err(failed)?;
                     sha256.update(&frame);
                     length += frame.len() as u64;
-                    if length - synced >= SYNC {
+                    if length - told >= SYNC {
                         // Who does not listen any more has failed, and says so at the end.
-                        (synced, _) = (length, sync.send(()));
+                        (told, _) = (length, tell.send(length));
                     }
                     Ok(())
                 },
             );
-            drop(sync);
-            let synced = syncing.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-            written.and(synced.map_err(failed))
+            let _failed = tell.send(length);
+            drop(tell);
+            let died = || io::Error::from(io::ErrorKind::Other);
+            let kept = keeping.join().unwrap_or_else(|_| Err(died()));
+            let back = proving.join().unwrap_or_else(|_| Err(failed(died())));
+            written.and(kept.map_err(failed)).and(back)
         })?;
-        self.file.sync_all().map_err(failed)?;
-        // What is read back is to come from the disk.
-        let _advice = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
         let bytes = Bytes { length, sha256: hex(sha256.finish().as_ref()) };
-        Ok(Written { bytes, contents: reading.finish()?, hash: hash.finish_128() })
+        let written = Written { bytes, contents: reading.finish()?, hash: hash.finish_128() };
+        back.proves(&written)?;
+        Ok(written)
+    }
+
+    /// Has what was written kept on disk as far as it is told to, and tells how far it is. What is read back is to
+    /// come from there.
+    fn keep_on_disk(&self, told: &Receiver<u64>, tell: &Sender<u64>) -> io::Result<()> {
+        let mut before = 0;
+        for length in told {
+            self.file.sync_data()?;
+            let range = NonZeroU64::new(length - before);
+            let _advice =
+                range.map(|range| rustix::fs::fadvise(&self.file, before, Some(range), Advice::DontNeed));
+            before = length;
+            if tell.send(length).is_err() {
+                // Who does not read any more has failed, and says so.
+                break;
+            }
+        }
+        self.file.sync_all()
     }
 
     /// Keeps it under its name, with its manifest: on disk when this returns.
@@ -223,4 +304,96 @@ fn sweep(directory: &Path) -> io::Result<()> {
 /// Whether somebody has it locked.
 fn busy(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock_shared().is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    const NAME: &str = "backup-20260101-000000.sql.zst";
+
+    fn broken(error: io::Error) -> BackupError {
+        BackupError::Stream { program: "mariadb-dump", error }
+    }
+
+    #[test]
+    fn what_the_disk_gives_back_otherwise_is_no_backup() {
+        let directory = tempfile::tempdir().unwrap();
+        for damage in [
+            |bytes: &mut Vec<u8>| bytes[20] ^= 1,
+            |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - 1),
+            |bytes: &mut Vec<u8>| bytes.clear(),
+            |bytes: &mut Vec<u8>| bytes.extend_from_within(..),
+            // A disk that gives back zeroes.
+            |bytes: &mut Vec<u8>| bytes.fill(0),
+        ] {
+            let partial = Partial::begin(directory.path(), NAME).unwrap();
+            let dump = "CREATE TABLE `t` (\n);\nINSERT INTO `t` VALUES (1);\n-- Dump completed\n";
+            let written = partial.write(dump.as_bytes(), broken, &Stop::default()).unwrap();
+            let mut bytes = fs::read(partial.path()).unwrap();
+            damage(&mut bytes);
+            let back = Back::read(&bytes[..], &partial.path(), &Stop::default());
+            let error = back.and_then(|back| back.proves(&written)).unwrap_err();
+            assert_eq!(error.reason(), "ReadBackDiffers", "{error}");
+            drop(partial);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        }
+    }
+
+    /// How long the dump below is, and how much of it has gone by when it spoils: more than all threads hold, and less
+    /// than is kept on disk at a time, compressed to two thirds.
+    const LONG: u64 = 3 * SYNC;
+    const SPOILS: u64 = 40 << 20;
+
+    /// A dump that hardly compresses, and writes over what was made of its beginning.
+    struct Spoiler<'a> {
+        path: &'a Path,
+        left: u64,
+        spoils: bool,
+    }
+
+    impl Read for Spoiler<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.spoils && LONG - self.left >= SPOILS {
+                self.spoils = false;
+                File::options().write(true).open(self.path)?.write_all_at(&[0; 8], 1000)?;
+            }
+            let length = self.left.min(buffer.len() as u64) as usize;
+            for word in buffer[..length].chunks_mut(8) {
+                let number = self.left.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
+                word.copy_from_slice(&number.wrapping_mul(number | 1).to_be_bytes()[..word.len()]);
+                self.left -= word.len() as u64;
+            }
+            Ok(length)
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_while_the_rest_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        for spoils in [false, true] {
+            let partial = Partial::begin(directory.path(), NAME).unwrap();
+            let path = partial.path();
+            let insert = &b"CREATE TABLE `t` (\n);\nINSERT INTO `t` VALUES ('"[..];
+            let end = &b"');\n-- Dump completed\n"[..];
+            let dump = insert.chain(Letters(Spoiler { path: &path, left: LONG, spoils })).chain(end);
+            match partial.write(dump, broken, &Stop::default()) {
+                Ok(written) => assert!(!spoils && written.bytes.length > SYNC, "{}", written.bytes.length),
+                Err(error) => assert!(spoils && error.reason() == "ReadBackDiffers", "{error}"),
+            }
+        }
+    }
+
+    /// Bytes as letters that end no text.
+    struct Letters<R>(R);
+
+    impl<R: Read> Read for Letters<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = self.0.read(buffer)?;
+            buffer[..length].iter_mut().for_each(|byte| *byte = b'0' + (*byte & 0x3f) % 43);
+            Ok(length)
+        }
+    }
 }

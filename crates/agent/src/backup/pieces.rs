@@ -13,6 +13,9 @@ pub(super) const PIECE: usize = 2 << 20;
 const LITTLE: usize = 256 << 10;
 const GATHER: Duration = Duration::from_millis(2);
 
+/// How far the threads stand behind a server and its tools, in the scheduler's steps.
+const BEHIND: i32 = 10;
+
 /// As many as pay beside a server and its tool.
 const MOST_WORKERS: usize = 4;
 
@@ -37,12 +40,14 @@ where
             let work = &work;
             // Ends when nothing comes any more, and when nobody takes what it made.
             scope.spawn(move || {
+                stand_back();
                 pieces.iter().map(|piece| piece.and_then(work)).all(|made| done.send(made).is_ok())
             });
             ways.push(way);
             results.push(result);
         }
         scope.spawn(move || {
+            stand_back();
             for way in ways.iter().cycle() {
                 let Some(piece) = next().transpose() else { return };
                 let last = piece.is_err();
@@ -58,6 +63,13 @@ where
         }
         Ok(())
     })
+}
+
+/// Lets the server and its tools go first: everybody waits for them.
+fn stand_back() {
+    if let Err(error) = rustix::process::nice(BEHIND) {
+        tracing::debug!(%error, "the server and its tools are not let first");
+    }
 }
 
 /// Reads until the buffer is full or nothing comes any more. Who writes in small pieces is given time to gather some:

@@ -180,7 +180,7 @@ impl Job<'_> {
             names.map(|name| format!("DROP DATABASE IF EXISTS {};\n", mysql_name(name))).collect();
         tools.rows(&gone)?;
         let file = File::open(self.file).map_err(on("can't read", self.file))?;
-        tools.load(|mut stdin| {
+        tools.client(None, |mut stdin| {
             let give = |piece: &[u8]| stdin.write_all(piece).map_err(|error| tools.client_broken(error));
             let bytes = read(file, self.file, stop, give)?;
             if bytes.sha256 == self.manifest.sha256 {

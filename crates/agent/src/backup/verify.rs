@@ -118,7 +118,7 @@ fn untrue(manifest: &Manifest, found: &Contents) -> Option<String> {
 
 /// Reads a file to its end. The dump in it goes to `take`.
 pub(super) fn read(
-    file: File,
+    file: impl Read + Send,
     path: &Path,
     stop: &Stop,
     mut take: impl FnMut(&[u8]) -> Result<(), BackupError>,
@@ -148,15 +148,15 @@ pub(super) fn read(
 }
 
 /// The frames of a file, one after the other.
-struct Frames {
-    file: File,
+struct Frames<F> {
+    file: F,
     buffer: Vec<u8>,
     /// How much of the buffer is done with.
     done: usize,
     ended: bool,
 }
 
-impl Frames {
+impl<F: Read> Frames<F> {
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let rest = self.buffer.get(self.done..).unwrap_or_default();
@@ -174,7 +174,7 @@ impl Frames {
             self.buffer.drain(..self.done);
             self.done = 0;
             let wanted = BUFFER - self.buffer.len();
-            self.ended = (&self.file).take(wanted as u64).read_to_end(&mut self.buffer)? == 0;
+            self.ended = self.file.by_ref().take(wanted as u64).read_to_end(&mut self.buffer)? == 0;
         }
     }
 }

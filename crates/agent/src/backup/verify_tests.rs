@@ -41,7 +41,7 @@ fn write(directory: &Path, dump: &str) -> Result<PathBuf, BackupError> {
     let name = name_at(NOW.parse::<Timestamp>().unwrap());
     let partial = Partial::begin(directory, &name)?;
     let broken = |error| BackupError::Stream { program: "mariadb-dump", error };
-    let written = partial.write(dump.as_bytes(), broken)?;
+    let written = partial.write(dump.as_bytes(), broken, &Stop::default())?;
     let manifest = Manifest::new(taken(&written), written.contents);
     partial.keep(&manifest)
 }
