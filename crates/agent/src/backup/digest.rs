@@ -18,10 +18,10 @@ use twox_hash::XxHash3_128;
 
 use super::manifest::{Digest, Table};
 
-const INSERT: &[u8] = b"INSERT INTO `";
+pub(super) const INSERT: &[u8] = b"INSERT INTO `";
 const CREATE: &[u8] = b"CREATE TABLE `";
-const USE: &[u8] = b"USE `";
-const DELIMITER: &[u8] = b"DELIMITER ";
+pub(super) const USE: &[u8] = b"USE `";
+pub(super) const DELIMITER: &[u8] = b"DELIMITER ";
 const COMMENT: &[u8] = b"--";
 /// The sections that hold events, and what follows them.
 const EVENTS: &[u8] = b"-- Dumping events for database";

@@ -23,6 +23,7 @@ mod digest;
 mod dump;
 mod error;
 mod file;
+mod load;
 mod manifest;
 mod pieces;
 mod remove;

@@ -5,7 +5,7 @@
 //! data. Killed at any moment, the next one throws away what was half made, or finds that all is done.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::digest::{Contents as Dumped, Reading};
 use super::dump::stream;
 use super::error::{BackupError, on};
+use super::load::Load;
 use super::manifest::Manifest;
 use super::pieces::{PIECE, fill};
 use super::server::Server;
@@ -180,16 +181,13 @@ impl Job<'_> {
             names.map(|name| format!("DROP DATABASE IF EXISTS {};\n", mysql_name(name))).collect();
         tools.rows(&gone)?;
         let file = File::open(self.file).map_err(on("can't read", self.file))?;
-        tools.client(None, |mut stdin| {
-            let give = |piece: &[u8]| stdin.write_all(piece).map_err(|error| tools.client_broken(error));
-            let bytes = read(file, self.file, stop, give)?;
-            if bytes.sha256 == self.manifest.sha256 {
-                return Ok(());
-            }
+        let mut load = Load::begin(tools)?;
+        let bytes = read(file, self.file, stop, |piece| load.give(piece))?;
+        if bytes.sha256 != self.manifest.sha256 {
             let what = "it is not what it was a moment ago".to_owned();
-            Err(BackupError::Damaged { path: self.file.to_owned(), what })
-        })?;
-        Ok(())
+            return Err(BackupError::Damaged { path: self.file.to_owned(), what });
+        }
+        load.finish()
     }
 }
 

@@ -6,10 +6,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 
 use nix::fcntl::{FcntlArg, fcntl};
@@ -231,8 +231,7 @@ impl<'a> Tools<'a> {
         database: Option<&str>,
         give: impl FnOnce(ChildStdin) -> Result<(), BackupError> + Send,
     ) -> Result<String, BackupError> {
-        let mut arguments: Vec<OsString> = vec![self.login.option()];
-        arguments.extend(CLIENT_ARGUMENTS.map(OsString::from));
+        let mut arguments = self.client_arguments();
         if let Some(database) = database {
             arguments.push(format!("--database={database}").into());
         }
@@ -250,6 +249,20 @@ impl<'a> Tools<'a> {
         })
     }
 
+    /// Starts a client that takes statements for as long as it is given some.
+    pub(super) fn start_client(&self, more: &[&str]) -> Result<(&'static str, Child), BackupError> {
+        let program = self.dialect.client;
+        let mut arguments = self.client_arguments();
+        arguments.extend(more.iter().map(OsString::from));
+        Ok((program, self.start(program, &arguments, true)?))
+    }
+
+    fn client_arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec![self.login.option()];
+        arguments.extend(CLIENT_ARGUMENTS.map(OsString::from));
+        arguments
+    }
+
     /// The stream of the tool that dumps broke off.
     pub(super) fn dump_broken(&self) -> impl Fn(io::Error) -> BackupError + Sync + use<> {
         let program = self.dialect.dump;
@@ -264,6 +277,24 @@ impl<'a> Tools<'a> {
         BackupError::Stream { program, error }
     }
 
+    fn start(
+        &self,
+        program: &'static str,
+        arguments: &[OsString],
+        input: bool,
+    ) -> Result<Child, BackupError> {
+        self.stop.check()?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(if input { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| ProcessError::Start { program: program.into(), error })?;
+        self.stop.watch(&child);
+        Ok(child)
+    }
+
     fn run<T>(
         &self,
         program: &'static str,
@@ -273,16 +304,7 @@ impl<'a> Tools<'a> {
             impl FnOnce(ChildStdout) -> Result<T, BackupError>,
         >,
     ) -> Result<T, BackupError> {
-        self.stop.check()?;
-        let start = |error| ProcessError::Start { program: program.into(), error };
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(if streams.input.is_some() { Stdio::piped() } else { Stdio::null() })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(start)?;
-        self.stop.watch(&child);
+        let mut child = self.start(program, arguments, streams.input.is_some())?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         thread::scope(|scope| {
             let complaint = scope.spawn(|| stderr.map(complaint).unwrap_or_default());
@@ -292,9 +314,7 @@ impl<'a> Tools<'a> {
             });
             let taken = match stdout {
                 Some(stdout) => {
-                    if let Err(error) = fcntl(&stdout, FcntlArg::F_SETPIPE_SZ(PIPE)) {
-                        tracing::debug!(%error, "the pipe stays small");
-                    }
+                    enlarge(&stdout);
                     (streams.output)(stdout)
                 }
                 None => Err(self.broken(program, io::ErrorKind::BrokenPipe.into())),
@@ -323,6 +343,18 @@ impl<'a> Tools<'a> {
             }
         })
     }
+}
+
+/// Lets more wait in a pipe.
+pub(super) fn enlarge(pipe: impl AsFd) {
+    if let Err(error) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE)) {
+        tracing::debug!(%error, "the pipe stays small");
+    }
+}
+
+/// What a client's end means, and what it said.
+pub(super) fn failure(program: &'static str, status: ExitStatus, said: &str) -> BackupError {
+    BackupError::Tool { program, ended: how(status), said: without_statement(said) }
 }
 
 pub(super) fn how(status: ExitStatus) -> Ended {
