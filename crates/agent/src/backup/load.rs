@@ -1,14 +1,16 @@
 //! Gives a dump to a server by the server's own client, as fast as the server takes it.
 //!
-//! A client reads a statement to its end before it sends it, and the server waits meanwhile. So rows are given by two
-//! clients in turn: one reads an `INSERT` while the server is at the one before, and is told where it ends when that
-//! is done. A third gives everything else.
+//! A client reads a statement to its end, sends it, and waits; the server, too, is at one statement of a client at a
+//! time. So the rows of a table are given by several clients, an `INSERT` to each in turn. Another gives everything
+//! else.
 //!
-//! **Guarantees.** The statements of a dump are carried out in their order and never two at a time. The first that
-//! fails ends it.
+//! **Guarantees.** What is not rows is carried out in the order of the dump, after all rows before it and before all
+//! rows behind it. The first `INSERT` of a table is done before the others begin: a server that finds a table empty may
+//! lock it as a whole. The first statement that fails ends it.
 //!
 //! **Assumptions.** Those of [`digest`](super::digest), and that rows depend on nothing that was said before them but
-//! [`SETTINGS`], which every dump begins with, and `USE`. Nobody else is at the server, so locks are left out.
+//! [`SETTINGS`], which every dump begins with, and `USE`; triggers and foreign keys come behind them or are not looked
+//! at. Nobody else is at the server, so locks are left out.
 
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -35,30 +37,36 @@ const SETTINGS: &[u8] =
 /// What a client is asked to say when it has done all that it was given.
 const DONE: &str = "ballast has done it";
 
+/// How many clients give rows.
+const FEWEST: usize = 2;
+const MOST: usize = 4;
+
 /// A dump that is being given to a server.
 pub(super) struct Load {
     split: Split,
     others: Client,
-    rows: [Client; 2],
+    rows: Vec<Client>,
     /// Which of them is given rows.
     turn: usize,
-    /// Who has something done that was not waited for.
-    under_way: UnderWay,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum UnderWay {
-    Nothing,
-    Others,
-    Rows(usize),
+    /// Whether they are the first of their table.
+    first: bool,
+    /// Whether something that is not rows may not be done yet.
+    unsettled: bool,
 }
 
 impl Load {
     pub(super) fn begin(tools: &Tools<'_>) -> Result<Load, BackupError> {
-        let mut rows = [Client::start(tools)?, Client::start(tools)?];
+        let number = thread::available_parallelism().map_or(FEWEST, usize::from).clamp(FEWEST, MOST);
+        let mut rows = (0..number).map(|_| Client::start(tools)).collect::<Result<Vec<_>, _>>()?;
         rows.iter_mut().try_for_each(|client| client.give(SETTINGS))?;
-        let (others, under_way) = (Client::start(tools)?, UnderWay::Nothing);
-        Ok(Load { split: Split::default(), others, rows, turn: 0, under_way })
+        Ok(Load {
+            split: Split::default(),
+            others: Client::start(tools)?,
+            rows,
+            turn: 0,
+            first: true,
+            unsettled: false,
+        })
     }
 
     /// Gives what comes next.
@@ -73,50 +81,46 @@ impl Load {
     pub(super) fn finish(mut self) -> Result<(), BackupError> {
         let rest = std::mem::take(&mut self.split.held);
         self.part(Part::Other(&rest))?;
-        self.wait()?;
         self.rows.into_iter().chain([self.others]).try_for_each(Client::end)
     }
 
     fn part(&mut self, part: Part<'_>) -> Result<(), BackupError> {
         match part {
             Part::Other(bytes) => {
-                if self.under_way != UnderWay::Others {
-                    self.wait()?;
-                    self.under_way = UnderWay::Others;
-                }
+                self.rows.iter_mut().try_for_each(Client::wait)?;
+                (self.first, self.unsettled) = (true, true);
                 self.others.give(bytes)
             }
             Part::Use(line) => {
                 self.part(Part::Other(line))?;
-                self.wait()?;
+                self.settle()?;
                 self.rows.iter_mut().try_for_each(|client| client.give(line))
             }
             Part::Rows(bytes) => {
-                if self.under_way == UnderWay::Others {
-                    self.wait()?;
-                }
+                self.settle()?;
                 self.rows[self.turn].give(bytes)
             }
             Part::RowsEnd => {
-                self.wait()?;
-                self.rows[self.turn].give(END)?;
-                self.rows[self.turn].ask()?;
-                self.under_way = UnderWay::Rows(self.turn);
-                self.turn = 1 - self.turn;
+                let client = &mut self.rows[self.turn];
+                client.wait()?;
+                client.give(END)?;
+                client.ask()?;
+                if std::mem::take(&mut self.first) {
+                    client.wait()?;
+                }
+                self.turn = (self.turn + 1) % self.rows.len();
                 Ok(())
             }
         }
     }
 
-    fn wait(&mut self) -> Result<(), BackupError> {
-        match std::mem::replace(&mut self.under_way, UnderWay::Nothing) {
-            UnderWay::Nothing => Ok(()),
-            UnderWay::Others => {
-                self.others.ask()?;
-                self.others.wait()
-            }
-            UnderWay::Rows(client) => self.rows[client].wait(),
+    /// Waits until what is not rows is done.
+    fn settle(&mut self) -> Result<(), BackupError> {
+        if std::mem::take(&mut self.unsettled) {
+            self.others.ask()?;
+            self.others.wait()?;
         }
+        Ok(())
     }
 }
 
@@ -126,6 +130,8 @@ struct Client {
     child: Child,
     stdin: Option<BufWriter<ChildStdin>>,
     answers: BufReader<ChildStdout>,
+    /// Whether it was asked to say when everything is done, and has not said so yet.
+    owes: bool,
     words: Option<JoinHandle<String>>,
 }
 
@@ -137,7 +143,7 @@ impl Client {
         enlarge(&stdin);
         let answers = BufReader::new(child.stdout.take().ok_or_else(broken)?);
         let words = child.stderr.take().map(|stderr| thread::spawn(|| complaint(stderr)));
-        Ok(Client { program, child, stdin: Some(BufWriter::new(stdin)), answers, words })
+        Ok(Client { program, child, stdin: Some(BufWriter::new(stdin)), answers, owes: false, words })
     }
 
     fn give(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
@@ -149,16 +155,18 @@ impl Client {
     /// Asks to be told when everything is done.
     fn ask(&mut self) -> Result<(), BackupError> {
         self.give(format!("SELECT '{DONE}';\n").as_bytes())?;
+        self.owes = true;
         let given = self.stdin.as_mut().map_or(Ok(()), |stdin| stdin.flush());
         given.map_err(|error| self.failed(error))
     }
 
+    /// Waits until it has said so, if it was asked.
     fn wait(&mut self) -> Result<(), BackupError> {
         let mut line = String::new();
-        while line.trim_end() != DONE {
+        while self.owes {
             line.clear();
             match self.answers.read_line(&mut line) {
-                Ok(1..) => {}
+                Ok(1..) => self.owes = line.trim_end() != DONE,
                 Ok(0) => return Err(self.failed(io::ErrorKind::UnexpectedEof.into())),
                 Err(error) => return Err(self.failed(error)),
             }

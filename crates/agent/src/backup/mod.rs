@@ -16,7 +16,7 @@
 //! | `dump`, `restore`, `script`, `remove` | what is asked for, each from its beginning to its end |
 //! | `file`, `verify` | a backup's file: how it comes to be, and how it is known to be whole |
 //! | `digest`, `manifest` | what is in a dump; what is written down of it |
-//! | `tools`, `server` | the server's own programs, and itself while it is filled |
+//! | `tools`, `load`, `server` | the server's own programs, how they are given rows, and itself while it is filled |
 //! | `pieces`, `stop`, `error` | streams in several threads; signals; what goes wrong |
 
 mod digest;
