@@ -22,7 +22,8 @@ use crate::status::{Heard, Status};
 use crate::version::Version;
 use crate::volume::{Marker, Volume};
 
-/// How soon a server that starts is looked for again.
+/// How soon the socket of a server that starts is looked for again, and how soon the server is asked again.
+const GLANCE: Duration = Duration::from_millis(10);
 const SOON: Duration = Duration::from_millis(50);
 /// How often one that serves is asked.
 const EACH: Duration = Duration::from_secs(1);
@@ -54,7 +55,7 @@ pub(crate) fn attend(attended: Attended) {
     let Attended { status, volume, mut marker, mut passwords } = attended;
     thread::spawn(move || {
         while !Path::new(SOCKET).exists() {
-            thread::sleep(SOON);
+            thread::sleep(GLANCE);
         }
         // Whether the user is let in with what the file holds is looked at once: from then on the file is.
         let mut unseen = true;

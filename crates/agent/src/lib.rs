@@ -35,6 +35,7 @@ pub mod backup;
 mod flavour;
 mod install;
 mod listen;
+mod memory;
 mod message;
 mod passwords;
 mod prepare;

@@ -33,10 +33,22 @@ pub(crate) enum Step {
         program: &'static str,
         arguments: Vec<OsString>,
         /// What it reads.
-        input: String,
+        input: Input,
     },
     /// Add to a file in the directory.
     Append { file: &'static str, text: &'static str },
+}
+
+/// What a program reads, which may be secret.
+pub(crate) enum Input {
+    Nothing,
+    /// Through its standard input.
+    Standard(String),
+    /// From a file in memory, which this option names.
+    File {
+        option: &'static str,
+        text: String,
+    },
 }
 
 /// The superuser's password and the first database, known to be what the server takes.
@@ -123,19 +135,21 @@ fn postgres(data: &Path, contents: &Contents) -> Vec<Step> {
                 .into_iter()
                 .chain(initialise.map(OsString::from))
                 .collect(),
-            input: String::new(),
+            input: Input::Nothing,
         },
-        Step::Command { program: "postgres", arguments: single.collect(), input: sql },
+        Step::Command { program: "postgres", arguments: single.collect(), input: Input::Standard(sql) },
         // Otherwise nobody but the pod itself is let in.
         Step::Append { file: "pg_hba.conf", text: "host all all all scram-sha-256\n" },
     ]
 }
 
 fn mariadb(data: &Path, given: &[OsString], contents: &Contents) -> Vec<Step> {
-    let with = |more: &[&str]| {
-        let own = [option("--datadir=", data)].into_iter().chain(more.iter().map(OsString::from));
-        given.iter().cloned().chain(own).collect()
-    };
+    let own = [
+        option("--datadir=", data),
+        "--auth-root-authentication-method=normal".into(),
+        "--skip-test-db".into(),
+        "--skip-name-resolve".into(),
+    ];
     // The superusers without a password that are made for the names of this machine.
     let sql = format!(
         "FLUSH PRIVILEGES;\nDELETE FROM mysql.global_priv WHERE Host NOT IN ('localhost', '%');\n\
@@ -143,18 +157,10 @@ fn mariadb(data: &Path, given: &[OsString], contents: &Contents) -> Vec<Step> {
          FLUSH PRIVILEGES;\n{}",
         accounts(contents)
     );
-    vec![
-        Step::Command {
-            program: "mariadb-install-db",
-            arguments: with(&[
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                "--skip-name-resolve",
-            ]),
-            input: String::new(),
-        },
-        Step::Command { program: "mariadbd", arguments: with(&["--bootstrap"]), input: sql },
-    ]
+    let arguments = given.iter().cloned().chain(own).collect();
+    // The server that makes its tables reads this, too.
+    let input = Input::File { option: "--extra-file=", text: sql };
+    vec![Step::Command { program: "mariadb-install-db", arguments, input }]
 }
 
 fn mysql(data: &Path, given: &[OsString], contents: &Contents) -> Vec<Step> {
@@ -165,19 +171,17 @@ fn mysql(data: &Path, given: &[OsString], contents: &Contents) -> Vec<Step> {
         "--init-file=/proc/self/fd/0".into(),
     ];
     let arguments = given.iter().cloned().chain(own).collect();
-    vec![Step::Command { program: "mysqld", arguments, input: accounts(contents) }]
+    vec![Step::Command { program: "mysqld", arguments, input: Input::Standard(accounts(contents)) }]
 }
 
 /// The statements that both understand.
 fn accounts(contents: &Contents) -> String {
     let password = mysql_text(contents.superuser.expose());
     // What follows is in this encoding, whatever the server's own is: MariaDB's was another before 11.6.
-    let mut sql = format!(
-        "SET NAMES utf8mb4;\n\
-         ALTER USER 'root'@'localhost' IDENTIFIED BY {password};\n\
-         CREATE USER 'root'@'%' IDENTIFIED BY {password};\n\
-         GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;\n"
-    );
+    let mut sql = "SET NAMES utf8mb4;\n".to_owned();
+    sql += &spelled(&format!("ALTER USER 'root'@'localhost' IDENTIFIED BY {password}"));
+    sql += &spelled(&format!("CREATE USER 'root'@'%' IDENTIFIED BY {password}"));
+    sql += "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;\n";
     if let Some((database, user, password)) = &contents.database {
         let (name, pattern) = (database.mysql(), database.mysql_pattern());
         let (user, password) = (mysql_text(user.text()), mysql_text(password.expose()));
@@ -189,7 +193,8 @@ fn accounts(contents: &Contents) -> String {
 }
 
 /// A statement in digits. Who reads a file of statements looks for their ends first, by rules of its own: MySQL finds
-/// one within a name that has a semicolon and two backquotes.
+/// one within a name that has a semicolon and two backquotes; and `mariadb-install-db` leaves out lines with words that
+/// it knows.
 fn spelled(statement: &str) -> String {
     let mut digits = String::new();
     for byte in statement.bytes() {
@@ -216,6 +221,10 @@ mod tests {
         for step in steps(flavour, Path::new("/v/data"), &["--port=1".into()], Some(&contents)) {
             match step {
                 Step::Command { program, arguments, input } => {
+                    let input = match input {
+                        Input::Nothing => String::new(),
+                        Input::Standard(text) | Input::File { text, .. } => text,
+                    };
                     let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
                     writeln!(text, "{program} {}\n{input}", words.join(" ")).unwrap();
                 }

@@ -17,8 +17,9 @@ use crate::attend::{Attended, attend, make_way};
 use crate::backup::BackupError;
 use crate::flavour::{Flavour, SOCKET, option};
 use crate::listen::listen;
+use crate::memory::InMemory;
 use crate::passwords::Passwords;
-use crate::prepare::{Contents, Database, Step, steps};
+use crate::prepare::{Contents, Database, Input, Step, steps};
 use crate::process::{Child, Ended, Outcome, ProcessError, Signals};
 use crate::secret::Secret;
 use crate::sql::NameError;
@@ -294,14 +295,26 @@ pub(crate) fn carry_out(
             })?)
         }
         Step::Command { program, arguments, input } => {
-            let child = Child { program: OsStr::new(program), arguments, input: Some(input), heard: false };
+            let (mut arguments, mut text) = (arguments.clone(), "");
+            let mut in_memory = None;
+            match input {
+                Input::Nothing => {}
+                Input::Standard(given) => text = given,
+                Input::File { option, text } => {
+                    let start = |error| ProcessError::Start { program: program.into(), error };
+                    let file = in_memory.insert(InMemory::of(text).map_err(start)?);
+                    arguments.push(format!("{option}{}", file.path()).into());
+                }
+            }
+            let (program, arguments) = (*program, &arguments);
+            let child = Child { program: OsStr::new(program), arguments, input: Some(text), heard: false };
             // Whatever comes is an end: what is half made is thrown away.
             let outcome = signals.run(&child, |_| Signal::SIGKILL)?;
             match outcome {
                 Outcome { told: Some(signal), .. } => Err(NotPrepared::Stopped(signal)),
                 Outcome { ended: Ended::Code(0), .. } => Ok(()),
                 Outcome { ended, last_words, .. } => {
-                    let (program, code) = (*program, ended.code());
+                    let code = ended.code();
                     Err(RunError::Unprepared { flavour, program, code, last_words }.into())
                 }
             }

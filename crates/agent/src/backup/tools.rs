@@ -4,9 +4,8 @@
 //! can open; nothing of it is an argument or in the environment. What people call things is quoted.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -14,12 +13,12 @@ use std::thread;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
-use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
 
 use super::digest::DigestError;
 use super::error::BackupError;
 use super::stop::Stop;
 use crate::flavour::Flavour;
+use crate::memory::InMemory;
 use crate::process::{Ended, ProcessError};
 use crate::secret::Secret;
 use crate::version::Version;
@@ -114,20 +113,13 @@ fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
 /// Who and where, for a program of the server's to read.
 pub(crate) struct Login {
     client: &'static str,
-    options: File,
+    options: InMemory,
 }
 
 impl Login {
     pub(crate) fn new(connection: &Connection) -> Result<Login, BackupError> {
         let client = dialect(connection.flavour)?.client;
-        let memory = || -> io::Result<File> {
-            let mut file = File::from(memfd_create("options", MemfdFlags::CLOEXEC)?);
-            // Options that everybody could have written are not read.
-            fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-            file.write_all(options(connection).as_bytes())?;
-            Ok(file)
-        };
-        let options = memory().map_err(|error| BackupError::Disk {
+        let options = InMemory::of(&options(connection)).map_err(|error| BackupError::Disk {
             what: "can't write to",
             path: "memory".into(),
             error,
@@ -140,9 +132,9 @@ impl Login {
         self.client
     }
 
-    /// The first argument. It is read through this process, which keeps it open.
+    /// The first argument.
     pub(crate) fn option(&self) -> OsString {
-        format!("--defaults-file=/proc/{}/fd/{}", std::process::id(), self.options.as_raw_fd()).into()
+        format!("--defaults-file={}", self.options.path()).into()
     }
 }
 
