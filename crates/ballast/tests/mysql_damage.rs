@@ -115,7 +115,8 @@ impl<'a> Trial<'a> {
         eventually("the condition turns back", || {
             self.instance.condition("BackupHealthy").starts_with(&healthy).then_some(())
         });
-        assert!(self.instance.field(".status.lastBackup") > self.last);
+        let completed = cluster.field(&format!("mysqlbackup/{next}"), ".status.completedAt");
+        assert_eq!(self.instance.field(".status.lastBackup"), completed);
         assert_eq!(cluster.field(&format!("mysqlbackup/{}", self.bad()), ".status.outcome"), "Failed");
     }
 }

@@ -70,13 +70,21 @@ fn made(view: &View<MySQL>, name: &str) -> Made {
 fn all(view: &View<MySQL>) -> Vec<MySQLBackup> {
     let mut backups: Vec<MySQLBackup> = view.children.list();
     backups.retain(|backup| backup.spec.instance == view.name());
-    backups.sort_by_key(|backup| (began(backup), backup.name_any()));
+    backups.sort_by_key(|backup| (began(backup), ended(backup), backup.name_any()));
     backups
 }
 
 fn began(backup: &MySQLBackup) -> Option<Timestamp> {
     let started = backup.status.as_ref().and_then(|status| status.started_at.as_ref());
     started.or(backup.metadata.creation_timestamp.as_ref()).map(|time| time.0)
+}
+
+/// When what came of it was known. The times of Kubernetes are of whole seconds, in which much may happen.
+fn ended(backup: &MySQLBackup) -> Option<Timestamp> {
+    let status = backup.status.as_ref()?;
+    let known = status.ended_at.as_ref().map(|time| time.0);
+    // Who wrote no such time yet knew this one.
+    known.or_else(|| status.completed_at.as_ref().map(|time| time.0)).or_else(|| began(backup))
 }
 
 fn outcome(backup: &MySQLBackup) -> Option<Outcome> {
@@ -197,7 +205,8 @@ pub(crate) fn healthy(view: &View<MySQL>, instance: &Instance) -> Healthy {
         .and_then(|next| next.checked_add(GRACE).ok())
         .map(|late| late.duration_since(view.now) + SignedDuration::from_secs(1));
     let said = |status, reason, message: String| Healthy { status, reason, message, look_again };
-    let finished = backups.iter().rev().find(|backup| outcome(backup).is_some());
+    let finished =
+        backups.iter().filter(|backup| outcome(backup).is_some()).max_by_key(|backup| ended(backup));
     if let Some(failed) = finished.filter(|backup| outcome(backup) == Some(Outcome::Failed)) {
         let why = failed.status.as_ref().map(|status| status.message.clone()).unwrap_or_default();
         let message = format!("the last backup, {}, failed: {why}", failed.name_any());

@@ -63,6 +63,24 @@ fn the_last_backup_is_the_last_complete_one() {
 }
 
 #[test]
+fn of_two_backups_in_one_second_the_last_is_the_one_that_ended_last() {
+    let ended = |name: &str, fraction: u32, fields: &str| {
+        let at = "2030-01-01T02:00:00";
+        backup(name, "Requested", &format!("{at}Z"), &format!("endedAt: '{at}.{fraction:06}Z', {fields}"))
+    };
+    let failed = "outcome: Failed, message: 'DiskFull: no space'";
+    for (bad, good) in [("a", "b"), ("b", "a")] {
+        let mut stage = settled(&ended(good, 100_000, COMPLETE));
+        stage.meanwhile(&ended(bad, 300_000, failed)).rest();
+        let said = format!("False BackupFailed: the last backup, {bad}, failed: DiskFull: no space");
+        assert_eq!(stage.condition("BackupHealthy"), said);
+        stage.meanwhile(&ended("aa", 500_000, COMPLETE)).rest();
+        let said = "True BackupComplete: the last backup, aa, is complete: 12Mi";
+        assert_eq!(stage.condition("BackupHealthy"), said);
+    }
+}
+
+#[test]
 fn a_backup_that_is_not_tried_is_missed() {
     let mut stage = settled("");
     let healthy = |stage: &mut Stage<MySQLOperator>| stage.rest().condition("BackupHealthy");

@@ -5,9 +5,12 @@ use std::time::Duration;
 use ballast_operator::{
     Answers, Effect, KindRef, Object, Operator as _, Plan, Removal, Target, Trouble, View,
 };
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{Namespace, PersistentVolumeClaim},
+use k8s_openapi::{
+    api::{
+        batch::v1::Job,
+        core::v1::{Namespace, PersistentVolumeClaim},
+    },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube_core::ResourceExt as _;
 
@@ -89,7 +92,7 @@ fn make(
     };
     match evidence::job(view) {
         Found::Job(job) => match evidence::proof(view, &job, answers) {
-            Proof::Complete(status) => return finish(plan, view, *status),
+            Proof::Complete(status) => return end(plan, view, *status),
             Proof::Failed(why) => return fail(plan, view, why),
             Proof::Running(failed) => {
                 let message = match failed {
@@ -173,9 +176,14 @@ fn begin(plan: &mut Plan, operator: &MySQLBackupOperator, view: &View<MySQLBacku
 }
 
 fn fail(plan: &mut Plan, view: &View<MySQLBackup>, why: String) {
-    let status =
-        MySQLBackupStatus { outcome: Some(Outcome::Failed), message: why, ..MySQLBackupStatus::default() };
-    finish(plan, view, status);
+    let started_at = view.resource.status.as_ref().and_then(|status| status.started_at.clone());
+    let outcome = Some(Outcome::Failed);
+    end(plan, view, MySQLBackupStatus { outcome, message: why, started_at, ..MySQLBackupStatus::default() });
+}
+
+/// What came of it is known now.
+fn end(plan: &mut Plan, view: &View<MySQLBackup>, status: MySQLBackupStatus) {
+    finish(plan, view, MySQLBackupStatus { ended_at: Some(MicroTime(view.now)), ..status });
 }
 
 fn counted(number: i64, what: &str) -> String {

@@ -1,7 +1,7 @@
 //! `MySQLBackup`: one backup, and what is proved of it.
 
 use ballast_operator::Conditioned;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use kube_derive::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -189,6 +189,10 @@ pub struct MySQLBackupStatus {
     /// When it was proved to be complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
+
+    /// When its outcome was known, complete or failed: of several backups the last is the one that ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<MicroTime>,
 
     /// Who is being restored from it: it is not deleted meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
