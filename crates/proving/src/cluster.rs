@@ -29,6 +29,8 @@ const WINDOW: Duration = Duration::from_secs(90);
 const WINDOWS: usize = 12;
 /// How long that may take by the clock on the wall: for those who are busy without ever writing.
 const WALL: Duration = Duration::from_secs(60);
+/// In what steps that is counted: a process that is stopped for an hour, or a machine that sleeps, is one step older.
+const STEP: Duration = Duration::from_millis(100);
 
 /// How many rounds of an object are shown with a finding.
 const ROUNDS: usize = 3;
@@ -134,7 +136,7 @@ impl Cluster {
     }
 }
 
-/// Rings after a time on the wall, whatever the paused clock says.
+/// Rings after a time on the wall in which this process could run, whatever the paused clock says.
 struct Alarm {
     rung: tokio::sync::watch::Receiver<bool>,
     _off: std::sync::mpsc::Sender<()>,
@@ -145,9 +147,11 @@ impl Alarm {
         let (ring, rung) = tokio::sync::watch::channel(false);
         let (off, waits) = std::sync::mpsc::channel::<()>();
         std::thread::spawn(move || {
-            if waits.recv_timeout(after) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                let _ = ring.send(true);
+            let mut steps = after.as_millis() / STEP.as_millis();
+            while steps > 0 && waits.recv_timeout(STEP) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                steps -= 1;
             }
+            let _ = ring.send(steps == 0);
         });
         Alarm { rung, _off: off }
     }
