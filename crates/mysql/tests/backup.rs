@@ -178,7 +178,9 @@ fn what_is_seen_of_a_job_before_its_pod_is_waited_for() {
 
     let mut stage = asked();
     stage.meanwhile(&job("Complete").replace("status: {", &done)).rest();
-    assert!(stage.later(61).rest().condition("Ready").starts_with("False BackupFailed: its Job succeeded"));
+    // A watch that died is begun anew after five minutes.
+    assert!(stage.later(330).rest().condition("Progressing").starts_with("True Running"));
+    assert!(stage.later(31).rest().condition("Ready").starts_with("False BackupFailed: its Job succeeded"));
 }
 
 #[test]

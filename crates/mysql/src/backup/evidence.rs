@@ -25,9 +25,10 @@ use crate::{
 const TABLES: usize = 1000;
 /// A log does not change once its container ended.
 const LASTING: Duration = Duration::from_secs(3600);
-/// How far what is seen of one kind may be behind what is seen of another: they come by different watches, and what is
-/// said of a backup that failed is never taken back.
-const BEHIND: SignedDuration = SignedDuration::from_mins(1);
+/// How far what is seen of one kind may be behind what is seen of another: they come by different watches, of which one
+/// may have died silently and is begun anew after five minutes; and what is said of a backup that failed is never taken
+/// back.
+const BEHIND: SignedDuration = SignedDuration::from_mins(6);
 
 /// What stands under the name of the backup's Job.
 pub(super) enum Found {

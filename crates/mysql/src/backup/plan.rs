@@ -10,7 +10,7 @@ use k8s_openapi::{
         batch::v1::Job,
         core::v1::{Namespace, PersistentVolumeClaim},
     },
-    apimachinery::pkg::apis::meta::v1::MicroTime,
+    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
 };
 use kube_core::ResourceExt as _;
 
@@ -93,14 +93,14 @@ fn make(
     match evidence::job(view) {
         Found::Job(job) => match evidence::proof(view, &job, answers) {
             Proof::Complete(status) => return end(plan, view, *status),
-            Proof::Failed(why) => return fail(plan, view, why),
+            Proof::Failed(why) => return fail(plan, view, why, started_at(&job)),
             Proof::Running(failed) => {
                 let message = match failed {
                     None => "the backup is being made".to_owned(),
                     Some(why) => format!("the backup is being made once more, for it failed: {why}"),
                 };
                 let (mut status, reason) = pending("Running", message);
-                status.started_at = job.status.as_ref().and_then(|status| status.start_time.clone());
+                status.started_at = started_at(&job);
                 report(plan, view, status, reason, None);
             }
         },
@@ -124,6 +124,7 @@ fn make(
                 plan,
                 view,
                 "its Job was gone before anybody saw what it made: nothing is proved".to_owned(),
+                None,
             );
         }
         Found::Nothing => begin(plan, operator, view, wanted),
@@ -175,8 +176,11 @@ fn begin(plan: &mut Plan, operator: &MySQLBackupOperator, view: &View<MySQLBacku
     report(plan, view, status, "Running", None);
 }
 
-fn fail(plan: &mut Plan, view: &View<MySQLBackup>, why: String) {
-    let started_at = view.resource.status.as_ref().and_then(|status| status.started_at.clone());
+fn started_at(job: &Job) -> Option<Time> {
+    job.status.as_ref().and_then(|status| status.start_time.clone())
+}
+
+fn fail(plan: &mut Plan, view: &View<MySQLBackup>, why: String, started_at: Option<Time>) {
     let outcome = Some(Outcome::Failed);
     end(plan, view, MySQLBackupStatus { outcome, message: why, started_at, ..MySQLBackupStatus::default() });
 }
