@@ -272,6 +272,13 @@ impl Init {
                 tell(&client, &done, &[]);
             }
             InitRequest::Forget { id } => {
+                self.births.retain(|birth| {
+                    let stays = birth.container.as_ref().is_none_or(|born| born.setup.config.id != id);
+                    if !stays {
+                        let _ended = signal_to(birth.spawned.pid, Signal::SIGKILL as i32);
+                    }
+                    stays
+                });
                 if self.containers.get(&id).is_some_and(|container| container.exit.is_some()) {
                     self.containers.remove(&id);
                 }

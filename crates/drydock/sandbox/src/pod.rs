@@ -214,6 +214,27 @@ impl Pod {
         Ok(())
     }
 
+    /// Removes what is left under a name that is about to be used. Whoever began to start a container may have been
+    /// killed before it ran, or before anybody was told that it does: nobody knows of it then, and it ends.
+    ///
+    /// # Errors
+    ///
+    /// When the machine refuses.
+    pub async fn clear(&self, id: &str) -> Result<(), Error> {
+        if !self.inner.host.inner.layout.container(self.id(), id).exists() {
+            return Ok(());
+        }
+        let (_, _): (Done, _) = self.ask(&InitRequest::Forget { id: id.to_owned() }).await?;
+        let Some(left) = self.containers()?.into_iter().find(|left| left.id() == id) else {
+            return self.discard(id).await;
+        };
+        if left.exit().is_none() {
+            left.signal(nix::sys::signal::Signal::SIGKILL as i32).await?;
+            left.wait().await?;
+        }
+        left.remove().await
+    }
+
     /// Removes what was made for a container that does not run.
     pub(crate) async fn discard(&self, id: &str) -> Result<(), Error> {
         let (pod, id) = (self.clone(), id.to_owned());

@@ -66,7 +66,7 @@ pub(crate) enum InitRequest {
     Attach { id: String },
     /// Answered by [`Done`].
     ReopenLog { id: String },
-    /// Forget a container that has ended. Answered by [`Done`].
+    /// Forget a container that has ended, or is only being started. Answered by [`Done`].
     Forget { id: String },
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,11 +147,9 @@ impl Worker {
                 self.observed.blocked = None;
                 self.observed.cleared = false;
                 self.observed.containers.values_mut().for_each(|seen| seen.here = false);
-                let directory = self.shared.pod_directory(&self.uid);
-                let hosts = naming::hosts(&self.pod, &self.shared.cluster, pod.address());
-                let written = fs::create_dir_all(&directory)
-                    .and_then(|()| fs::create_dir_all(self.logs()))
-                    .and_then(|()| fs::write(directory.join("etc-hosts"), hosts));
+                // What there is names the sandbox before.
+                let _absent = fs::remove_file(self.hosts());
+                let written = self.write_hosts(pod.address());
                 self.live.lock().sandbox = Some(pod);
                 if let Err(error) = written {
                     self.observed.sandbox = Sandbox::Gone;
@@ -162,6 +161,24 @@ impl Worker {
                 self.block("FailedCreatePodSandBox", message);
             }
         }
+    }
+
+    fn hosts(&self) -> PathBuf {
+        self.shared.pod_directory(&self.uid).join("etc-hosts")
+    }
+
+    /// Writes the names that the pod's containers know, whole or not at all, unless they are there. Whoever made the
+    /// sandbox may have been killed before.
+    fn write_hosts(&self, address: Ipv4Addr) -> io::Result<()> {
+        let hosts = self.hosts();
+        if hosts.exists() {
+            return Ok(());
+        }
+        fs::create_dir_all(self.shared.pod_directory(&self.uid))?;
+        fs::create_dir_all(self.logs())?;
+        let part = hosts.with_extension("part");
+        fs::write(&part, naming::hosts(&self.pod, &self.shared.cluster, address))?;
+        fs::rename(part, hosts)
     }
 
     /// Has the image of a container found or made, elsewhere.
@@ -226,6 +243,8 @@ impl Worker {
         let wanted = environment::wanted(container);
         let mut sources = self.shared.fetch(&self.namespace(), &wanted).await.map_err(unfit)?;
         sources.services = self.shared.service_variables(&self.pod).await.map_err(unfit)?;
+        self.write_hosts(sandbox.address())
+            .map_err(|error| refused("CreateContainerError", error.to_string()))?;
         let now = self.shared.now();
         let seen = self.seen(&name);
         let begun = seen.ended().is_some();
@@ -253,7 +272,7 @@ impl Worker {
             note: serde_json::to_string(&note).unwrap_or_default(),
             log: logs::file(&self.shared.logs, &self.pod, &name, restart),
             termination_log,
-            hosts: directory.join("etc-hosts"),
+            hosts: self.hosts(),
             machine_memory: self.shared.machine.memory,
             max_processes: self.shared.max_processes,
         })?;
@@ -413,10 +432,10 @@ impl Worker {
         {
             tracing::debug!(%error, container = old.id(), "what is left of a container stays");
         }
-        // A start that failed half way may have left the same name.
+        // A start that was broken off half way may have left the same name.
         let id = container_id(name, restart);
-        for left in sandbox.containers().unwrap_or_default().into_iter().filter(|left| left.id() == id) {
-            let _stays = left.remove().await;
+        if let Err(error) = sandbox.clear(&id).await {
+            tracing::debug!(%error, container = id, "what is left of a start stays");
         }
         if restart >= 2 {
             let path = logs::file(&self.shared.logs, &self.pod, name, restart - 2);

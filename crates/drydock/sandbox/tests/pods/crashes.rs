@@ -60,6 +60,16 @@ pub(crate) fn adopt(setting: Setting, directory: &Path) -> ExitCode {
         assert_ne!(other.address(), pod.address());
         let (exit, _) = place.script(&other, "ping", &format!("nc -w 1 {} 1; exit 3", pod.address())).await;
         assert_eq!(exit.code, 3);
+        // Of two starts that were broken off, one never came to run, and of the other nobody was told that it does.
+        std::fs::create_dir_all(directory.join("state/pods/pod/containers/begun")).unwrap();
+        let unknown = pod.start(place.container("unknown", &["sleep", "1000"])).await.unwrap();
+        for id in ["begun", "unknown"] {
+            assert!(pod.start(place.container(id, &["true"])).await.is_err(), "{id} is taken");
+            pod.clear(id).await.unwrap();
+            let (_, text) = place.script(pod, id, "echo begun anew").await;
+            assert_eq!(text, "begun anew\n", "{id}");
+        }
+        assert!(Process::of(unknown.pid()).is_err(), "it has ended");
         find("talks").signal(9).await.unwrap();
         assert_eq!(find("talks").wait().await.unwrap().signal, Some(9));
         place.host.close().await.unwrap();
