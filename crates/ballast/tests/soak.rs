@@ -22,6 +22,8 @@ use support::{Cluster, eventually};
 const ROUNDS: u32 = 6;
 /// About as long as a rolling update of three pods takes when nobody is killed, in milliseconds.
 const UPDATE: u64 = 900;
+/// About as long as the first pod of it takes to be made.
+const MAKING: u64 = 30;
 /// What runs: it listens, so that ready means something.
 const IMAGE: &str = "memcached:1.6";
 const REPLICAS: usize = 3;
@@ -55,6 +57,17 @@ fn deployment() -> String {
         "spec": {"replicas": REPLICAS, "selector": {"matchLabels": {"app": "soak"}}, "template": template},
     })
     .to_string()
+}
+
+/// Shows what the pods say where a test ends because of them.
+struct Shown<'a>(&'a Cluster);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.0.kubectl("describe pods -l app=soak"));
+        }
+    }
 }
 
 /// The update of this round is through: as many pods as wanted, all of this round, all ready.
@@ -96,7 +109,7 @@ fn whoever_is_killed_and_whenever_a_rolling_update_ends_and_nothing_is_left() {
     for round in 1..=rounds(ROUNDS) {
         let began = Instant::now();
         cluster.kubectl(&format!("set env deployment/soak ROUND={round}")).ok();
-        let moment = Duration::from_millis(dice.of(UPDATE));
+        let moment = Duration::from_millis(if dice.of(2) == 0 { dice.of(MAKING) } else { dice.of(UPDATE) });
         std::thread::sleep(moment);
         let (server, node) = (cluster.up.id(), find_node(&cluster.up));
         let choice = dice.of(3);
@@ -106,6 +119,7 @@ fn whoever_is_killed_and_whenever_a_rolling_update_ends_and_nothing_is_left() {
             cluster.up.end();
             cluster = up(directory.path());
         }
+        let _shown = Shown(&cluster);
         eventually(&format!("round {round} ends, {victims} killed after {moment:?}"), || {
             (converged(&cluster, round) && servers(directory.path()) == REPLICAS).then_some(())
         });

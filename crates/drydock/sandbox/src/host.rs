@@ -103,6 +103,7 @@ impl Host {
         if !resumed {
             sweep::everything(&layout, outside.as_ref())?;
         }
+        sweep::unrecorded(&layout)?;
         fs::create_dir_all(layout.pods()).map_err(Error::machine("making the pods' directory"))?;
         let earlier: Option<HostRecord> = resumed.then(|| state::read(&layout.host()).ok()).flatten();
         // So is its network: whoever comes back keeps what the machine knows.

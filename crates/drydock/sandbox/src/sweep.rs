@@ -85,6 +85,17 @@ pub(crate) fn remains(
     Ok(())
 }
 
+/// Removes the pods that nobody can take up: of which no record was written yet, or not any more, when the node was killed.
+pub(crate) fn unrecorded(layout: &Layout) -> Result<(), Error> {
+    for id in state::names(&layout.pods()).map_err(Error::machine("reading the pods"))? {
+        if !layout.pod_record(&id).exists() {
+            tracing::debug!(pod = id, "was being made or removed, and is removed");
+            pod(layout, &id, None)?;
+        }
+    }
+    Ok(())
+}
+
 /// Ends a pod's processes and removes all that is its own.
 pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), Error> {
     if let Ok(init) = state::read::<InitRecord>(&layout.init_record(id))

@@ -38,6 +38,8 @@ pub(crate) fn own(setting: Setting, directory: &Path) -> ExitCode {
 
 /// Finds the pods again, with their logs and exit codes.
 pub(crate) fn adopt(setting: Setting, directory: &Path) -> ExitCode {
+    // One that was being made, of which nothing was written down yet.
+    std::fs::create_dir_all(directory.join("state/pods/other/containers")).unwrap();
     let place = place(crate::open(setting, directory, true), directory);
     runtime().block_on(async {
         let pods = place.host.adopt().unwrap();
