@@ -4,6 +4,7 @@
 //! themselves answered. A report that is older than the Deployment it speaks of is not evidence.
 
 use ballast_operator::{Class, KindRef, Object, Operator as _, Trouble, View, compare, pod};
+use jiff::SignedDuration;
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentCondition},
     core::v1::Pod,
@@ -63,6 +64,26 @@ pub(crate) struct Observed {
     pub(crate) unschedulable: Option<String>,
     /// What is wrong with the Deployment or its pods.
     pub(crate) trouble: Option<Trouble>,
+}
+
+/// Whether pods are missing here that the Deployment speaks of, or are not up here and are by what it says: and for how
+/// long at least.
+pub(crate) fn behind(view: &View<Memcached>, live: Option<&Deployment>) -> Option<SignedDuration> {
+    let live = live?;
+    let (status, template) = (live.status.as_ref()?, live.spec.as_ref()?.template.spec.as_ref()?);
+    if status.observed_generation != live.metadata.generation {
+        return None;
+    }
+    let mut pods: Vec<Pod> = view.children.list();
+    pods.retain(|found| !pod::is_finished(found));
+    let fewer =
+        |seen: usize, said: Option<i32>| i32::try_from(seen).is_ok_and(|seen| seen < said.unwrap_or(0));
+    let image = pod::image_in(template, CONTAINER);
+    let new = pods.iter().filter(|found| pod::image(found, CONTAINER) == image).count();
+    let ready = pods.iter().filter(|found| pod::is_ready(found)).count();
+    let behind = fewer(new, status.updated_replicas) || fewer(ready, status.ready_replicas);
+    let said_at = condition(live, "Progressing").and_then(|progress| progress.last_update_time.as_ref())?;
+    behind.then(|| view.now.duration_since(said_at.0))
 }
 
 /// The pods that are to stay.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ballast_operator::{
     Answers, ConditionStatus, Conditions, Effect, EventType, KindRef, Object, Operator as _, Plan, Removal,
-    Scope, Standing, Taken, Target, Trouble, Unreadable, View,
+    Scope, Standing, Taken, Target, Trouble, Unreadable, View, pod,
 };
+use jiff::SignedDuration;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{Pod, Service},
@@ -17,10 +18,14 @@ use serde::de::DeserializeOwned;
 use crate::{
     Cache, Memcached, MemcachedOperator, MemcachedStatus, Problem, SilentServer,
     desired::{self, selector},
-    observe::{Observed, Rollout, observe, pods},
+    observe::{Observed, Rollout, behind, observe, pods},
     servers::{PATIENCE, Servers, freshness},
     statistics::statistics,
 };
+
+/// How long pods are looked for that the Deployment speaks of. Where their image is changed on their way, they are never
+/// seen.
+const BEHIND: SignedDuration = SignedDuration::from_mins(1);
 
 pub(crate) fn plan(view: &View<Memcached>, answers: &Answers) -> Plan {
     if view.is_being_deleted() {
@@ -61,6 +66,10 @@ fn bring_about(view: &View<Memcached>, cache: &Cache, answers: &Answers) -> Plan
     plan.report(view, status(view, cache, &names, &observed, &servers, silent));
     if let Some(after) = names.look_again() {
         plan.then(Effect::LookAgain(after), "whoever holds the name may let it go without our being told");
+    }
+    if let Some(ago) = behind(view, live).filter(|ago| *ago < BEHIND) {
+        // A server that is not seen is not asked, and an upgrade to one that hangs would go on.
+        plan.look_anew(KindRef::of::<Pod>(), ago, "the Deployment speaks of nodes that are not seen");
     }
     if servers.asked() > 0 {
         plan.then(Effect::LookAgain(freshness(view)), "whether a server serves is known only by asking it");
@@ -190,14 +199,13 @@ fn announce_changes(
         }
         return;
     };
-    let spec = live.spec.clone().unwrap_or_default();
-    let replicas = spec.replicas.unwrap_or(1);
+    let spec = live.spec.as_ref();
+    let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1);
     if replicas != cache.size && !edited(".spec.replicas") {
         say("Scaling", "Scale", format!("from {} to {}", nodes(replicas), nodes(cache.size)));
     }
-    let containers = spec.template.spec.unwrap_or_default().containers;
-    let image =
-        containers.into_iter().find(|container| container.name == desired::CONTAINER).and_then(|c| c.image);
+    let template = spec.and_then(|spec| spec.template.spec.as_ref());
+    let image = template.and_then(|template| pod::image_in(template, desired::CONTAINER));
     if let Some(image) = image.filter(|image| *image != cache.image && !edited(".image")) {
         say("Upgrading", "Upgrade", format!("from {image} to {}", cache.image));
     }

@@ -170,21 +170,24 @@ fn nothing_is_replaced_where_all_fall_silent_or_none_can_be_reached() {
     assert!(effects.contains("remove Pod default/memcached-sample-b"), "{effects}");
 }
 
-/// An upgrade whose first new pod is up, by all that Kubernetes knows.
-fn upgrading() -> Stage<MemcachedOperator> {
-    let mut stage = settled();
-    stage.meanwhile("{kind: Memcached, spec: {size: 3, version: 1.6.38}}").rest();
-    stage.meanwhile(
-        "
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: memcached-sample}, status: {replicas: 4, updatedReplicas: 1, readyReplicas: 4}}
----
+/// The first pod of an upgrade, up by all that Kubernetes knows.
+const NEW_ONE: &str = "
 apiVersion: v1
 kind: Pod
 metadata: {name: memcached-sample-d, labels: {app: memcached, memcached_cr: memcached-sample}}
 spec: {containers: [{name: memcached, image: 'memcached:1.6.38'}]}
 status: {podIP: 10.0.0.4, conditions: [{type: Ready, status: 'True'}]}
-",
+";
+
+/// An upgrade whose first new pod is up.
+fn upgrading() -> Stage<MemcachedOperator> {
+    let mut stage = settled();
+    stage.meanwhile("{kind: Memcached, spec: {size: 3, version: 1.6.38}}").rest();
+    stage.meanwhile(
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: memcached-sample}, status: {replicas: 4, \
+         updatedReplicas: 1, readyReplicas: 4}}",
     );
+    stage.meanwhile(NEW_ONE);
     stage
 }
 
@@ -226,6 +229,32 @@ fn an_upgrade_stops_with_the_way_back_when_the_new_one_does_not_serve() {
     told(&mut stage, &[("d", serves("1.6.38"))]);
     stage.rest();
     assert!(!stage.child("Deployment", "memcached-sample").contains("paused"));
+}
+
+#[test]
+fn pods_that_are_behind_the_deployment_are_listed_anew() {
+    let status = "{replicas: 4, updatedReplicas: 1, readyReplicas: 4, observedGeneration: 2, conditions: [{type: \
+                  Progressing, status: 'True', lastUpdateTime: '2030-01-01T12:00:00Z'}]}";
+    let deployment =
+        "apiVersion: apps/v1, kind: Deployment, metadata: {name: memcached-sample, generation: 2}";
+    let mut stage = settled();
+    stage.meanwhile("{kind: Memcached, spec: {size: 3, version: 1.6.38}}").rest();
+    stage.meanwhile(&format!("{{{deployment}, status: {status}}}")).rest();
+    let looks = |stage: &Stage<MemcachedOperator>| {
+        let plan = stage.operator.plan(&stage.view, &stage.answers).to_string();
+        (plan.contains("relist  Pod"), plan.contains("again in 2s"))
+    };
+    assert_eq!(looks(&stage), (false, true), "it was made a moment ago");
+    stage.later(2);
+    assert_eq!(looks(&stage), (true, true));
+    // It is seen, but not yet that it is up.
+    stage.meanwhile(&NEW_ONE.replace("'True'", "'False'"));
+    assert_eq!(looks(&stage), (true, true));
+    stage.meanwhile(NEW_ONE);
+    assert_eq!(looks(&stage), (false, false));
+    // What is not seen in a minute is not there to be seen.
+    stage.meanwhile(&NEW_ONE.replace("'True'", "'False'")).later(60);
+    assert_eq!(looks(&stage), (false, false));
 }
 
 #[test]

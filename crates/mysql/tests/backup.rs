@@ -5,7 +5,7 @@
 mod support;
 
 use ballast_mysql::{Manifest, MySQLBackupOperator, TableDigest};
-use ballast_operator::Answers;
+use ballast_operator::{Answers, Operator as _};
 use ballast_staging::{Stage, same_text};
 use support::{backup_stage, told};
 
@@ -178,7 +178,13 @@ fn what_is_seen_of_a_job_before_its_pod_is_waited_for() {
 
     let mut stage = asked();
     stage.meanwhile(&job("Complete").replace("status: {", &done)).rest();
-    // A watch that died is begun anew after five minutes.
+    let relists = |stage: &Stage<MySQLBackupOperator>| {
+        let plan = stage.operator.plan(&stage.view, &stage.answers).to_string();
+        (plan.contains("relist  Pod"), plan.contains("again in 2s"))
+    };
+    assert_eq!(relists(&stage), (false, true), "it may come any moment");
+    assert_eq!(relists(stage.later(2)), (true, true));
+    // A watch that died is begun anew after five minutes, whoever asks for it.
     assert!(stage.later(330).rest().condition("Progressing").starts_with("True Running"));
     assert!(stage.later(31).rest().condition("Ready").starts_with("False BackupFailed: its Job succeeded"));
 }

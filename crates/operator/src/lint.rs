@@ -84,6 +84,9 @@ pub fn lint<O: Operator>(operator: &O, view: &View<O::Resource>, plan: &Plan) ->
             Effect::Hold { finalizer } if view.is_being_deleted() => {
                 findings.at(place, format!("{finalizer} is taken while the resource is being deleted"));
             }
+            Effect::Relist(kind) if !relations.iter().any(|relation| relation.kind == *kind) => {
+                findings.at(place, format!("{kind} is not in the relations, and to be listed anew"));
+            }
             Effect::LookAgain(after) if after.is_zero() => {
                 findings.at(place, "looking again at once is a busy loop");
             }

@@ -6,10 +6,14 @@
 
 use std::{fmt, time::Duration};
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{KindRef, Object, object::HIDDEN};
+
+/// How long a watch may be behind another before it is begun anew.
+const LATE: SignedDuration = SignedDuration::from_secs(2);
 
 /// Ordered steps. They are carried out in order up to the first failure; the status is written even then.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +72,8 @@ pub enum Effect {
     },
     /// Start again at the latest after this time. Says when, never what.
     LookAgain(Duration),
+    /// Have a kind listed anew: what is seen of it is behind what is seen of others, by a watch that is late or died.
+    Relist(KindRef),
     /// Take the operator's [finalizer](crate::Operator::FINALIZER), so that the resource can't go before `Release`. It is a metadata patch of the resource
     /// itself with its resourceVersion as precondition: server-side apply would make the operator the owner of
     /// an object that is the user's.
@@ -210,6 +216,15 @@ impl Plan {
         self.then(Effect::Event { type_, reason, action, note }, because)
     }
 
+    /// Looks again at a kind that has been behind for so long: a watch may be late for a while, and one that stays so is
+    /// begun anew.
+    pub fn look_anew(&mut self, kind: KindRef, behind: SignedDuration, because: &str) -> &mut Self {
+        if behind >= LATE {
+            self.then(Effect::Relist(kind), because);
+        }
+        self.then(Effect::LookAgain(LATE.unsigned_abs()), because)
+    }
+
     /// The soonest of the times at which to look again.
     pub fn look_again(&self) -> Option<Duration> {
         self.steps
@@ -219,6 +234,14 @@ impl Plan {
                 _ => None,
             })
             .min()
+    }
+
+    /// The kinds that are to be listed anew.
+    pub fn relists(&self) -> impl Iterator<Item = &KindRef> {
+        self.steps.iter().filter_map(|step| match &step.effect {
+            Effect::Relist(kind) => Some(kind),
+            _ => None,
+        })
     }
 
     /// The status that the plan asks for.
@@ -242,6 +265,7 @@ impl Effect {
             Effect::Status(_) => "status",
             Effect::Event { .. } => "event",
             Effect::LookAgain(_) => "look",
+            Effect::Relist(_) => "relist",
             Effect::Hold { .. } => "hold",
             Effect::Release { .. } => "release",
         }
@@ -256,6 +280,7 @@ impl Effect {
             Effect::Status(status) => summary_of(status),
             Effect::Event { type_, reason, .. } => format!("{type_} {reason}"),
             Effect::LookAgain(after) => format!("again in {after:?}"),
+            Effect::Relist(kind) => kind.kind.to_string(),
             Effect::Hold { finalizer } | Effect::Release { finalizer } => finalizer.clone(),
         }
     }

@@ -1,6 +1,6 @@
 //! What a pod's status says, read once for all operators.
 
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodSpec};
 
 use crate::Trouble;
 
@@ -26,7 +26,11 @@ pub fn is_going(pod: &Pod) -> bool {
 
 /// The image that one of its containers is to run.
 pub fn image<'p>(pod: &'p Pod, container: &str) -> Option<&'p str> {
-    let spec = pod.spec.as_ref()?;
+    image_in(pod.spec.as_ref()?, container)
+}
+
+/// The image that a container is to run, in a pod's specification or a template of it.
+pub fn image_in<'p>(spec: &'p PodSpec, container: &str) -> Option<&'p str> {
     spec.containers.iter().find(|known| known.name == container)?.image.as_deref()
 }
 

@@ -221,6 +221,8 @@ pub(crate) struct Cache {
     listeners: Vec<Listener>,
     /// Counts what happened, for those who wait.
     moved: watch::Sender<u64>,
+    /// Counts who found it behind.
+    behind: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -254,7 +256,8 @@ impl Cache {
         let streams =
             scopes.into_iter().map(|namespace| Stream { namespace, synced: false, revision: 0 }).collect();
         let state = RwLock::new(State { streams, ..State::default() });
-        Cache { kind, policy, state, listeners, moved: watch::Sender::new(0) }
+        let (moved, behind) = (watch::Sender::new(0), watch::Sender::new(0));
+        Cache { kind, policy, state, listeners, moved, behind }
     }
 
     /// The namespaces of the streams, by their numbers.
@@ -280,6 +283,16 @@ impl Cache {
     /// To be told that something moved.
     pub(crate) fn moved(&self) -> watch::Receiver<u64> {
         self.moved.subscribe()
+    }
+
+    /// What it shows is behind: the streams are to begin anew.
+    pub(crate) fn list_anew(&self) {
+        self.behind.send_modify(|count| *count += 1);
+    }
+
+    /// To be told that it is behind.
+    pub(crate) fn behind(&self) -> watch::Receiver<u64> {
+        self.behind.subscribe()
     }
 
     /// Whether everything up to `revision` that concerns `namespace` has been shown.

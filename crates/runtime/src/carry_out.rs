@@ -104,7 +104,8 @@ impl<O: Operator> Hands<'_, O> {
             Effect::Release { finalizer } => {
                 self.finalizers(|taken| taken.retain(|other| other != finalizer)).await
             }
-            Effect::LookAgain(_) => Ok(()),
+            // They concern what is seen, not what there is: whoever plans again sees to them.
+            Effect::LookAgain(_) | Effect::Relist(_) => Ok(()),
         }
     }
 

@@ -176,6 +176,9 @@ impl<O: Operator> Controller<O> {
         carried: Carried,
     ) -> Ended {
         let now = Instant::now();
+        for cache in plan.relists().filter_map(|kind| self.caches.of(kind)) {
+            cache.list_anew();
+        }
         let mut held = memory.lock();
         let failed = carried.failed.clone().map(|(step, failure)| held.failed_again(step, failure));
         let outcome = Outcome { failed, contested: held.contests.contested(now) };

@@ -1,12 +1,13 @@
 //! One watch per kind and namespace, shared by all operators of the process.
 //!
 //! A watch that breaks is begun again from where it was; one that can't be, from a new list. That is kube's
-//! `watcher`; here its events go into a [`Cache`], and a server that refuses is asked again ever later.
+//! `watcher`; here its events go into a [`Cache`], and a server that refuses is asked again ever later. One that says
+//! nothing may have died: where a plan finds that it is behind, it is begun anew from a list.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ballast_operator::{How, KindRef, Relation};
-use futures::{StreamExt as _, pin_mut};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, Resource,
@@ -30,6 +31,9 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause: short enough that a definition that was missing is found soon after it is installed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a list is new. Whoever finds it behind sooner is told nothing newer.
+const NEW: Duration = Duration::from_secs(1);
 
 /// Where resources are looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,12 +195,24 @@ async fn feed(
     if let Some(label) = cache.policy.selector() {
         config = config.labels(label);
     }
-    let events = watcher(api, config);
-    pin_mut!(events);
-    let mut listed = Vec::new();
+    let watch = || watcher(api.clone(), config.clone()).boxed();
+    let mut events = watch();
+    let (mut listed, mut listed_at) = (Vec::new(), Instant::now());
     let mut pause = FIRST_PAUSE;
     let mut news = News::default();
-    while let Some(event) = events.next().await {
+    let mut behind = cache.behind();
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            Ok(()) = behind.changed() => {
+                if listed_at.elapsed() >= NEW {
+                    tracing::info!(kind = %cache.kind, namespace = scope.as_deref(), "is behind, and listed anew");
+                    (events, listed_at) = (watch(), Instant::now());
+                }
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
         match event {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(object)) => listed.push(object.shown()),
@@ -206,7 +222,7 @@ async fn feed(
                 }
                 tracing::debug!(kind = %cache.kind, objects = listed.len(), "listed");
                 cache.replace(stream, std::mem::take(&mut listed));
-                pause = FIRST_PAUSE;
+                (pause, listed_at) = (FIRST_PAUSE, Instant::now());
             }
             Ok(watcher::Event::Apply(object)) => {
                 cache.show(stream, object.shown());

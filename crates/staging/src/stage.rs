@@ -252,7 +252,7 @@ impl<O: Operator> Stage<O> {
             }
             Effect::Hold { finalizer } => self.finalizers(|list| list.push(finalizer.clone())),
             Effect::Release { finalizer } => self.finalizers(|list| list.retain(|taken| taken != finalizer)),
-            Effect::Act(_) | Effect::LookAgain(_) => {}
+            Effect::Act(_) | Effect::LookAgain(_) | Effect::Relist(_) => {}
         }
     }
 

@@ -60,6 +60,8 @@ pub(super) fn job(view: &View<MySQLBackup>) -> Found {
 pub(super) enum Proof {
     /// It is being made, where it was tried before in spite of what failed then.
     Running(Option<String>),
+    /// It was made so long ago, and the pod that did is not seen yet.
+    Unseen(SignedDuration),
     /// It is complete: this is what is known of it.
     Complete(Box<MySQLBackupStatus>),
     /// It failed, for this reason.
@@ -77,23 +79,25 @@ pub(super) fn proof(view: &View<MySQLBackup>, job: &Job, answers: &Answers) -> P
             let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(job));
             Proof::Failed(why.unwrap_or_else(|| "nobody said why".to_owned()))
         }
-        Progress::Complete if is_done_before_its_pods(view, job, &pods) => Proof::Running(None),
-        Progress::Complete => Proof::Failed(
-            "its Job succeeded, but no pod of it is left that says what was made: nothing is proved"
-                .to_owned(),
-        ),
+        Progress::Complete => match done_before_its_pods(view, job, &pods) {
+            Some(ago) => Proof::Unseen(ago),
+            None => Proof::Failed(
+                "its Job succeeded, but no pod of it is left that says what was made: nothing is proved"
+                    .to_owned(),
+            ),
+        },
     }
 }
 
-/// Whether a Job was seen to be done just now, and none of its pods.
-fn is_done_before_its_pods(view: &View<MySQLBackup>, job: &Job, pods: &[Pod]) -> bool {
-    let done = job.status.as_ref().and_then(|status| status.completion_time.as_ref());
-    is_recent(view, done) && pods.iter().all(|pod| ended(pod).is_none())
+/// How long ago a Job was seen to be done, where that is not long, and none of its pods.
+fn done_before_its_pods(view: &View<MySQLBackup>, job: &Job, pods: &[Pod]) -> Option<SignedDuration> {
+    let ago = recent(view, job.status.as_ref()?.completion_time.as_ref())?;
+    pods.iter().all(|pod| ended(pod).is_none()).then_some(ago)
 }
 
-/// Whether something is so new that what belongs to it may not have been seen yet.
-pub(super) fn is_recent(view: &View<MySQLBackup>, at: Option<&Time>) -> bool {
-    at.is_some_and(|at| view.now.duration_since(at.0) < BEHIND)
+/// How long ago something was, where it is so new that what belongs to it may not have been seen yet.
+pub(super) fn recent(view: &View<MySQLBackup>, at: Option<&Time>) -> Option<SignedDuration> {
+    Some(view.now.duration_since(at?.0)).filter(|ago| *ago < BEHIND)
 }
 
 /// The last words of a pod that made a backup and proved it.

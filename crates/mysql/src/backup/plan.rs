@@ -8,7 +8,7 @@ use ballast_operator::{
 use k8s_openapi::{
     api::{
         batch::v1::Job,
-        core::v1::{Namespace, PersistentVolumeClaim},
+        core::v1::{Namespace, PersistentVolumeClaim, Pod},
     },
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
 };
@@ -94,6 +94,14 @@ fn make(
         Found::Job(job) => match evidence::proof(view, &job, answers) {
             Proof::Complete(status) => return end(plan, view, *status),
             Proof::Failed(why) => return fail(plan, view, why, started_at(&job)),
+            Proof::Unseen(ago) => {
+                let (mut status, reason) =
+                    pending("Running", "the backup is made; its pod is not seen yet".to_owned());
+                status.started_at = started_at(&job);
+                report(plan, view, status, reason, None);
+                let because = "the Job is done, and its pod was not seen to be";
+                plan.look_anew(KindRef::of::<Pod>(), ago, because);
+            }
             Proof::Running(failed) => {
                 let message = match failed {
                     None => "the backup is being made".to_owned(),
@@ -114,7 +122,7 @@ fn make(
         }
         Found::Nothing
             if wanted.spec.reason == Cause::Scheduled
-                && evidence::is_recent(view, view.resource.metadata.creation_timestamp.as_ref()) =>
+                && evidence::recent(view, view.resource.metadata.creation_timestamp.as_ref()).is_some() =>
         {
             let (status, reason) = pending("Running", "the backup's Job is not seen yet".to_owned());
             report(plan, view, status, reason, None);

@@ -114,7 +114,7 @@ where
         Effect::Hold { finalizer } => done_if(!has_finalizer(view, finalizer)),
         Effect::Release { finalizer } => done_if(has_finalizer(view, finalizer)),
         Effect::Remove { .. } | Effect::Act(_) | Effect::Event { .. } => Verdict::Done,
-        Effect::LookAgain(_) => Verdict::Timing,
+        Effect::LookAgain(_) | Effect::Relist(_) => Verdict::Timing,
     }
 }
 

@@ -36,6 +36,8 @@ pub struct NotebookSpec {
     pub stalls: bool,
     /// A label that the server may refuse.
     pub label: Option<String>,
+    /// Whether pages are always taken to be behind.
+    pub relists: bool,
     /// Seconds after which to look again.
     pub look_again: Option<u64>,
 }
@@ -95,6 +97,9 @@ impl Operator for NotebookOperator {
         }
         for page in 0..notebook.spec.pages {
             plan.apply(page_object(view, page), "every page is there");
+        }
+        if notebook.spec.relists {
+            plan.then(Effect::Relist(ballast_operator::KindRef::of::<ConfigMap>()), "they may be behind");
         }
         let config_maps: Vec<ConfigMap> = view.children.list();
         for extra in config_maps.iter().filter(|map| !is_wanted(notebook, &map.name_any())) {

@@ -26,6 +26,33 @@ async fn a_watch_that_shows_nothing_does_not_keep_a_round_from_seeing_its_own_wr
 }
 
 #[tokio::test]
+async fn a_watch_that_says_nothing_is_begun_anew_where_a_plan_finds_it_behind() {
+    let drydock = cluster().await;
+    let _running = run(&drydock);
+    for name in ["a", "b", "c", "d"] {
+        let mut suspicious = notebook(name, 1);
+        (suspicious.spec.relists, suspicious.spec.look_again) = (true, Some(1));
+        create(&drydock, &suspicious).await;
+        until(&drydock, name, "Ready", "True Written").await;
+    }
+    let stale = drydock.faults().order(Fault::watch_stale().resource("configmaps").user(OPERATOR));
+    config_maps(&drydock).delete("a-0", &Default::default()).await.unwrap();
+    page_reads(&drydock, "a-0", "hello").await;
+    // However many find it behind, it is not listed more often than a list is new.
+    let lists = || {
+        let entries = drydock.requests().entries();
+        let is_list = |entry: &&drydock::LogEntry| {
+            entry.verb == drydock::Verb::List && entry.path == "/api/v1/configmaps" && entry.user == OPERATOR
+        };
+        entries.iter().filter(is_list).count()
+    };
+    let (before, began) = (lists(), std::time::Instant::now());
+    eventually("three lists", async || (lists() >= before + 3).then_some(())).await;
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    stale.lift();
+}
+
+#[tokio::test]
 async fn a_late_watch_costs_no_second_write() {
     let drydock = cluster().await;
     let late = Fault::watch_late(Duration::from_millis(150)).resource("configmaps").user(OPERATOR);
