@@ -1,7 +1,8 @@
 //! Takes a backup, and proves it.
 //!
 //! It is complete when the tool said that it was done, the dump ended as dumps end, and all of it was read back from
-//! the disk, as far as it was there while the rest was still written, and is what was dumped. Until then it has no name that anybody takes for a backup's.
+//! the disk, as far as it was there while the rest was still written, and is what was dumped. Until then it has no name
+//! that anybody takes for a backup's.
 
 use std::io;
 use std::path::PathBuf;

@@ -14,23 +14,22 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::num::NonZeroU64;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ring::digest::{Context, SHA256};
 use rustix::fs::Advice;
-use twox_hash::XxHash3_128;
+use zstd::bulk::{Compressor, Decompressor};
 
 use super::digest::{Contents, Reading};
 use super::error::{BackupError, on};
 use super::manifest::{Manifest, hex};
 use super::pieces::{PIECE, fill, in_order};
 use super::stop::Stop;
-use super::verify::read;
 
 const ENDING: &str = ".sql.zst";
 const BEFORE: &str = "backup-";
@@ -40,7 +39,7 @@ const MANIFEST: &str = ".json";
 const LEVEL: i32 = 1;
 /// How much is written before the disk is told to keep it and it is read back, so that the end has little left to wait
 /// for.
-const SYNC: u64 = 32 << 20;
+const SYNC: usize = 32 << 20;
 
 /// A backup that is being written. It goes with this unless it is kept.
 pub(super) struct Partial {
@@ -62,58 +61,26 @@ pub(super) struct Bytes {
 pub(super) struct Written {
     pub(super) bytes: Bytes,
     pub(super) contents: Contents,
-    /// The hash of the dump: of one and the same process, to know it again when it is read back.
-    pub(super) hash: u128,
 }
 
-/// What was read back.
-pub(super) struct Back {
-    bytes: Bytes,
-    hash: u128,
+/// The bytes of a file as far as they went by.
+struct Passing {
+    length: u64,
+    sha256: Context,
 }
 
-impl Back {
-    pub(super) fn read(from: impl Read + Send, path: &Path, stop: &Stop) -> Result<Back, BackupError> {
-        let mut hash = XxHash3_128::new();
-        let bytes = read(from, path, stop, |piece| {
-            hash.write(piece);
-            Ok(())
-        });
-        match bytes {
-            Ok(bytes) => Ok(Back { bytes, hash: hash.finish_128() }),
-            Err(BackupError::Damaged { what, .. }) => Err(BackupError::ReadBack(what)),
-            Err(other) => Err(other),
-        }
+impl Passing {
+    fn new() -> Passing {
+        Passing { length: 0, sha256: Context::new(&SHA256) }
     }
 
-    /// When it is the same to the byte, it holds what was seen to go by.
-    pub(super) fn proves(&self, written: &Written) -> Result<(), BackupError> {
-        if self.bytes == written.bytes && self.hash == written.hash {
-            return Ok(());
-        }
-        Err(BackupError::ReadBack("its checksum is another".to_owned()))
+    fn pass(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        self.sha256.update(bytes);
     }
-}
 
-/// A file as far as it is kept on disk. Reading waits for more.
-struct Kept {
-    file: File,
-    read: u64,
-    whole: u64,
-    kept: Receiver<u64>,
-}
-
-impl Read for Kept {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.read == self.whole {
-            match self.kept.recv() {
-                Ok(whole) => self.whole = whole,
-                Err(_) => return Ok(0),
-            }
-        }
-        let length = (&self.file).take(self.whole - self.read).read(buffer)?;
-        self.read += length as u64;
-        Ok(length)
+    fn end(self) -> Bytes {
+        Bytes { length: self.length, sha256: hex(self.sha256.finish().as_ref()) }
     }
 }
 
@@ -164,7 +131,8 @@ impl Partial {
         self.directory.join(format!("{}{PARTIAL}", self.name))
     }
 
-    /// Writes a dump into it, to the end of the stream, and reads back from the disk what was written.
+    /// Writes a dump into it, to the end of the stream, and reads back from the disk what was written. It holds what
+    /// was seen to go by: each frame was decompressed to what it was made of, and is the same to the byte on the disk.
     pub(super) fn write(
         &self,
         mut dump: impl Read + Send,
@@ -172,67 +140,77 @@ impl Partial {
         stop: &Stop,
     ) -> Result<Written, BackupError> {
         let failed = |error| on("can't write", self.path())(error);
-        let (mut reading, mut hash) = (Reading::new(), XxHash3_128::new());
-        let (mut sha256, mut length, mut told) = (Context::new(&SHA256), 0, 0);
-        let next = || {
-            let mut piece = vec![0; PIECE];
-            let filled = fill(&mut dump, &mut piece).map_err(&broken)?;
+        let (mut reading, mut written) = (Reading::new(), Passing::new());
+        // Pieces come back when they were packed, to be filled anew.
+        let (done, used) = channel();
+        let (seen, broken) = (&mut reading, &broken);
+        let next = move || {
+            let mut piece = used.try_recv().unwrap_or_else(|_| vec![0; PIECE]);
+            let filled = fill(&mut dump, &mut piece).map_err(broken)?;
             piece.truncate(filled);
-            reading.feed(&piece)?;
-            hash.write(&piece);
+            seen.feed(&piece)?;
             Ok(Some(piece).filter(|piece| !piece.is_empty()))
         };
-        let path = self.path();
-        let file = File::open(&path).map_err(on("can't read", path.clone()))?;
+        let hire = || {
+            let (mut packer, done) = (Packer::new(), done.clone());
+            move |piece: Vec<u8>| {
+                let packer = packer.as_mut().map_err(|error| failed(error.kind().into()))?;
+                let frame = packer.pack(&piece)?;
+                let _ended = done.send(piece);
+                Ok(frame)
+            }
+        };
         let back = thread::scope(|scope| {
-            let (tell, told_of) = channel();
-            let (keep, kept) = channel();
-            let keeping = scope.spawn(move || self.keep_on_disk(&told_of, &keep));
-            let proving =
-                scope.spawn(move || Back::read(Kept { file, read: 0, whole: 0, kept }, &path, stop));
-            let written = in_order(
-                next,
-                |piece| compress(&piece).map_err(failed),
-                |frame: Vec<u8>| {
-                    (&self.file).write_all(&frame).map_err(failed)?;
-                    sha256.update(&frame);
-                    length += frame.len() as u64;
-                    if length - told >= SYNC {
-                        // Who does not listen any more has failed, and says so at the end.
-                        (told, _) = (length, tell.send(length));
-                    }
-                    Ok(())
-                },
-            );
-            let _failed = tell.send(length);
+            let (tell, told) = channel();
+            let keeping = scope.spawn(move || self.keep_on_disk(&told, stop));
+            let mut waiting = 0;
+            let ended = in_order(next, hire, |frame: Vec<u8>| {
+                (&self.file).write_all(&frame).map_err(failed)?;
+                written.pass(&frame);
+                waiting += frame.len();
+                if waiting >= SYNC {
+                    // Who does not listen any more has failed, and says so at the end.
+                    (waiting, _) = (0, tell.send(written.length));
+                }
+                Ok(())
+            });
+            let _failed = tell.send(written.length);
             drop(tell);
-            let died = || io::Error::from(io::ErrorKind::Other);
-            let kept = keeping.join().unwrap_or_else(|_| Err(died()));
-            let back = proving.join().unwrap_or_else(|_| Err(failed(died())));
-            written.and(kept.map_err(failed)).and(back)
+            let died = || failed(io::ErrorKind::Other.into());
+            let back = keeping.join().unwrap_or_else(|_| Err(died()));
+            ended.and(back)
         })?;
-        let bytes = Bytes { length, sha256: hex(sha256.finish().as_ref()) };
-        let written = Written { bytes, contents: reading.finish()?, hash: hash.finish_128() };
-        back.proves(&written)?;
-        Ok(written)
+        let bytes = written.end();
+        if back != bytes {
+            return Err(BackupError::ReadBack("its checksum is another".to_owned()));
+        }
+        Ok(Written { bytes, contents: reading.finish()? })
     }
 
-    /// Has what was written kept on disk as far as it is told to, and tells how far it is. What is read back is to
-    /// come from there.
-    fn keep_on_disk(&self, told: &Receiver<u64>, tell: &Sender<u64>) -> io::Result<()> {
-        let mut before = 0;
+    /// Has what was written kept on disk as far as it is told to, and reads it back from there.
+    fn keep_on_disk(&self, told: &Receiver<u64>, stop: &Stop) -> Result<Bytes, BackupError> {
+        let failed = |error| on("can't write", self.path())(error);
+        let unread = |error| on("can't read", self.path())(error);
+        let (mut back, mut buffer) = (Passing::new(), vec![0; PIECE]);
         for length in told {
-            self.file.sync_data()?;
-            let range = NonZeroU64::new(length - before);
-            let _advice =
-                range.map(|range| rustix::fs::fadvise(&self.file, before, Some(range), Advice::DontNeed));
-            before = length;
-            if tell.send(length).is_err() {
-                // Who does not read any more has failed, and says so.
-                break;
+            self.file.sync_data().map_err(failed)?;
+            let range = NonZeroU64::new(length - back.length);
+            let _advice = range
+                .map(|range| rustix::fs::fadvise(&self.file, back.length, Some(range), Advice::DontNeed));
+            while back.length < length {
+                stop.check()?;
+                let most = buffer.len().min(usize::try_from(length - back.length).unwrap_or(usize::MAX));
+                match self.file.read_at(&mut buffer[..most], back.length).map_err(unread)? {
+                    0 => return Err(BackupError::ReadBack("some of it is gone".to_owned())),
+                    read => back.pass(&buffer[..read]),
+                }
             }
         }
-        self.file.sync_all()
+        self.file.sync_all().map_err(failed)?;
+        if self.file.metadata().map_err(unread)?.len() > back.length {
+            return Err(BackupError::ReadBack("there is more in it".to_owned()));
+        }
+        Ok(back.end())
     }
 
     /// Keeps it under its name, with its manifest: on disk when this returns.
@@ -269,10 +247,31 @@ impl Drop for Partial {
     }
 }
 
-fn compress(piece: &[u8]) -> io::Result<Vec<u8>> {
-    let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
-    compressor.include_checksum(true)?;
-    compressor.compress(piece)
+/// Makes frames, and sees that each can be read.
+struct Packer {
+    compressor: Compressor<'static>,
+    decompressor: Decompressor<'static>,
+    /// What a frame was decompressed to.
+    seen: Vec<u8>,
+}
+
+impl Packer {
+    fn new() -> io::Result<Packer> {
+        let mut compressor = Compressor::new(LEVEL)?;
+        compressor.include_checksum(true)?;
+        Ok(Packer { compressor, decompressor: Decompressor::new()?, seen: Vec::with_capacity(PIECE) })
+    }
+
+    fn pack(&mut self, piece: &[u8]) -> Result<Vec<u8>, BackupError> {
+        let unusable = |error: io::Error| BackupError::ReadBack(format!("it can't be compressed: {error}"));
+        let frame = self.compressor.compress(piece).map_err(unusable)?;
+        self.seen.clear();
+        self.decompressor.decompress_to_buffer(&frame, &mut self.seen).map_err(unusable)?;
+        if self.seen != piece {
+            return Err(BackupError::ReadBack("what was compressed is something else".to_owned()));
+        }
+        Ok(frame)
+    }
 }
 
 /// Throws away what was not finished and nobody is at.
@@ -308,8 +307,6 @@ fn busy(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt as _;
-
     use super::*;
 
     const NAME: &str = "backup-20260101-000000.sql.zst";
@@ -318,47 +315,27 @@ mod tests {
         BackupError::Stream { program: "mariadb-dump", error }
     }
 
-    #[test]
-    fn what_the_disk_gives_back_otherwise_is_no_backup() {
-        let directory = tempfile::tempdir().unwrap();
-        for damage in [
-            |bytes: &mut Vec<u8>| bytes[20] ^= 1,
-            |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - 1),
-            |bytes: &mut Vec<u8>| bytes.clear(),
-            |bytes: &mut Vec<u8>| bytes.extend_from_within(..),
-            // A disk that gives back zeroes.
-            |bytes: &mut Vec<u8>| bytes.fill(0),
-        ] {
-            let partial = Partial::begin(directory.path(), NAME).unwrap();
-            let dump = "CREATE TABLE `t` (\n);\nINSERT INTO `t` VALUES (1);\n-- Dump completed\n";
-            let written = partial.write(dump.as_bytes(), broken, &Stop::default()).unwrap();
-            let mut bytes = fs::read(partial.path()).unwrap();
-            damage(&mut bytes);
-            let back = Back::read(&bytes[..], &partial.path(), &Stop::default());
-            let error = back.and_then(|back| back.proves(&written)).unwrap_err();
-            assert_eq!(error.reason(), "ReadBackDiffers", "{error}");
-            drop(partial);
-            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-        }
-    }
-
     /// How long the dump below is, and how much of it has gone by when it spoils: more than all threads hold, and less
     /// than is kept on disk at a time, compressed to two thirds.
-    const LONG: u64 = 3 * SYNC;
+    const LONG: u64 = 2 * SYNC as u64;
     const SPOILS: u64 = 40 << 20;
 
-    /// A dump that hardly compresses, and writes over what was made of its beginning.
+    /// What a disk may do to a file.
+    type Damage = fn(&File) -> io::Result<()>;
+
+    /// A dump that hardly compresses, and damages what was made of its beginning.
     struct Spoiler<'a> {
         path: &'a Path,
         left: u64,
-        spoils: bool,
+        damage: Option<Damage>,
     }
 
     impl Read for Spoiler<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            if self.spoils && LONG - self.left >= SPOILS {
-                self.spoils = false;
-                File::options().write(true).open(self.path)?.write_all_at(&[0; 8], 1000)?;
+            if LONG - self.left >= SPOILS
+                && let Some(damage) = self.damage.take()
+            {
+                damage(&File::options().read(true).write(true).open(self.path)?)?;
             }
             let length = self.left.min(buffer.len() as u64) as usize;
             for word in buffer[..length].chunks_mut(8) {
@@ -370,19 +347,34 @@ mod tests {
         }
     }
 
+    fn write(directory: &Path, damage: Option<Damage>) -> Result<Written, BackupError> {
+        let partial = Partial::begin(directory, NAME)?;
+        let path = partial.path();
+        let insert = &b"CREATE TABLE `t` (\n);\nINSERT INTO `t` VALUES ('"[..];
+        let end = &b"');\n-- Dump completed\n"[..];
+        let dump = insert.chain(Letters(Spoiler { path: &path, left: LONG, damage })).chain(end);
+        partial.write(dump, broken, &Stop::default())
+    }
+
     #[test]
-    fn what_is_kept_is_read_back_while_the_rest_is_written() {
+    fn what_the_disk_gives_back_otherwise_is_no_backup() {
         let directory = tempfile::tempdir().unwrap();
-        for spoils in [false, true] {
-            let partial = Partial::begin(directory.path(), NAME).unwrap();
-            let path = partial.path();
-            let insert = &b"CREATE TABLE `t` (\n);\nINSERT INTO `t` VALUES ('"[..];
-            let end = &b"');\n-- Dump completed\n"[..];
-            let dump = insert.chain(Letters(Spoiler { path: &path, left: LONG, spoils })).chain(end);
-            match partial.write(dump, broken, &Stop::default()) {
-                Ok(written) => assert!(!spoils && written.bytes.length > SYNC, "{}", written.bytes.length),
-                Err(error) => assert!(spoils && error.reason() == "ReadBackDiffers", "{error}"),
-            }
+        let whole = write(directory.path(), None).unwrap();
+        assert!(whole.bytes.length > SYNC as u64, "{}", whole.bytes.length);
+        let damages: [Damage; 4] = [
+            |file| {
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, 1000)?;
+                file.write_all_at(&[byte[0] ^ 1], 1000)
+            },
+            |file| file.write_all_at(&[0; 4096], 8192),
+            |file| file.set_len(0),
+            |file| file.write_all_at(b"more", 1 << 30),
+        ];
+        for damage in damages {
+            let error = write(directory.path(), Some(damage)).err().unwrap();
+            assert_eq!(error.reason(), "ReadBackDiffers", "{error}");
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         }
     }
 

@@ -19,17 +19,18 @@ const BEHIND: i32 = 10;
 /// As many as pay beside a server and its tool.
 const MOST_WORKERS: usize = 4;
 
-/// Does `work` on each piece that `next` gives, and gives what comes of it to `take`, in the order of the pieces. Ends
-/// with the first error.
-pub(super) fn in_order<T, R, E>(
+/// Has a worker that `hire` gives work on each piece that `next` gives, and gives what comes of it to `take`, in the
+/// order of the pieces. Ends with the first error.
+pub(super) fn in_order<T, R, E, W>(
     mut next: impl FnMut() -> Result<Option<T>, E> + Send,
-    work: impl Fn(T) -> Result<R, E> + Sync,
+    hire: impl Fn() -> W + Sync,
     mut take: impl FnMut(R) -> Result<(), E>,
 ) -> Result<(), E>
 where
     T: Send,
     R: Send,
     E: Send,
+    W: FnMut(T) -> Result<R, E>,
 {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(MOST_WORKERS);
     thread::scope(|scope| {
@@ -37,11 +38,12 @@ where
         for _ in 0..workers {
             let (way, pieces) = sync_channel::<Result<T, E>>(1);
             let (done, result) = sync_channel(1);
-            let work = &work;
+            let hire = &hire;
             // Ends when nothing comes any more, and when nobody takes what it made.
             scope.spawn(move || {
                 stand_back();
-                pieces.iter().map(|piece| piece.and_then(work)).all(|made| done.send(made).is_ok())
+                let mut work = hire();
+                pieces.iter().map(|piece| piece.and_then(&mut work)).all(|made| done.send(made).is_ok())
             });
             ways.push(way);
             results.push(result);
@@ -108,7 +110,7 @@ mod tests {
             taken.push(number);
             Ok(())
         };
-        in_order(|| Ok(given.next()), work, take).unwrap();
+        in_order(|| Ok(given.next()), || work, take).unwrap();
         assert_eq!(taken, (0..1000).map(|number| number * 2).collect::<Vec<_>>());
     }
 
@@ -121,7 +123,7 @@ mod tests {
             let (mut given, mut last) = (0.., 0);
             let ended = in_order(
                 || given.next().map(|number| fails("next", number)).transpose(),
-                |number| fails("work", number),
+                || |number| fails("work", number),
                 |number| {
                     last = fails("take", number)?;
                     Ok(())

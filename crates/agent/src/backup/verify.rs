@@ -143,7 +143,7 @@ pub(super) fn read(
         zstd::bulk::decompress(&frame, PIECE)
             .map_err(|_| damaged("a part of it can't be decompressed, or does not match its checksum"))
     };
-    in_order(next, decompress, |piece| take(&piece))?;
+    in_order(next, || decompress, |piece| take(&piece))?;
     Ok(Bytes { length, sha256: hex(sha256.finish().as_ref()) })
 }
 
