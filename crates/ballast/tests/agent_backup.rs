@@ -142,6 +142,29 @@ fn a_backup_is_proved_and_says_what_it_holds() {
 }
 
 #[test]
+fn what_was_dumped_as_it_is_kept_is_no_backup_where_that_is_not_utf8_in_the_end() {
+    let says = "\necho \"$*\" > $stage/arguments; echo '/*!40101 SET NAMES binary */;'\n";
+    let counts = |number: &str| CLIENT.replace("esac", &format!("  *COUNT*) {number} ;;\nesac"));
+    let stage = Stage::new(&format!("{}{ENDS}", BEGINS.replacen("dump'\n", &format!("dump'{says}"), 1)));
+    stage.script("mariadb", &counts("echo 0"));
+    said(&mut stage.dump(), "").ok();
+    let arguments = || fs::read_to_string(stage.path("arguments")).unwrap();
+    assert!(arguments().contains("=binary") && !arguments().contains("--hex-blob"), "{}", arguments());
+
+    fs::remove_dir_all(stage.path("backup")).unwrap();
+    fs::create_dir(stage.path("backup")).unwrap();
+    fs::remove_file(stage.path("arguments")).unwrap();
+    stage.script("mariadb", &counts("if test -e $stage/arguments; then echo 1; else echo 0; fi"));
+    let (reason, message) = stage.fails();
+    assert_eq!(reason, "DumpIncomplete");
+    assert!(message.contains("a column was made that is not in UTF-8"), "{message}");
+
+    stage.script("mariadb", &counts("echo 1"));
+    said(&mut stage.dump(), "").ok();
+    assert!(arguments().contains("=utf8mb4") && arguments().contains("--hex-blob"), "{}", arguments());
+}
+
+#[test]
 fn a_dump_that_ended_in_an_error_is_no_backup() {
     let complains = "\necho 'mariadb-dump: Error 2013: Lost connection' >&2\nexit 3\n";
     for (dump, reason, expected) in [

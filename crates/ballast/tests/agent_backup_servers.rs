@@ -46,6 +46,34 @@ const SERVERS: [Server; 2] = [
     Server { name: "mysql", image: "mysql:9", client: "mysql", more: "" },
 ];
 
+/// Numbers, times and text in UTF-8, with all that is hard to write.
+const UTF8: &str = r#"
+CREATE TABLE `größe` (
+  id BIGINT UNSIGNED PRIMARY KEY AUTO_INCREMENT, `naïve 漢` VARCHAR(60) DEFAULT 'żółć' COMMENT 'über',
+  t LONGTEXT CHARACTER SET utf8mb3, a CHAR(20) CHARACTER SET ascii, e ENUM('日本', 'x''y') DEFAULT '日本', s SET('ä', 'ß'),
+  j JSON, n DECIMAL(20, 5), f DOUBLE, g FLOAT, y YEAR, d DATE, h TIME(6), w DATETIME(3), ts TIMESTAMP(6) NULL,
+  up VARCHAR(61) GENERATED ALWAYS AS (CONCAT(`naïve 漢`, 'ö')) STORED, KEY (`naïve 漢`), CHECK (`naïve 漢` <> 'verboten ü')
+) DEFAULT CHARSET = utf8mb4 COMMENT 'it''s;
+INSERT INTO `größe` VALUES (1);';
+INSERT INTO `größe` (`naïve 漢`, t, a, s, j, n, f, g, y, d, h, w, ts) VALUES
+  ('😀 it''s \\ "x"; --', 'zeile\r\n\t\0\Z漢\\', 'plain', 'ä,ß', '{"ü": "😀\\n"}', -1.5, 1e300, 0.1, 2030, '2020-02-29',
+   '-23:59:59.123456', '2020-02-29 01:02:03.004', '2020-02-29 01:02:03.000004'),
+  (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+  ('', '', '', '', '[]', 0, 0, -0.0, 1901, '1000-01-01', '00:00:00', '1000-01-01', '1970-01-02');
+INSERT INTO `größe` (t) SELECT REPEAT(CONCAT('漢\'', seq, '\n'), 3000) FROM seq_1_to_300;
+CREATE TABLE parts (c VARCHAR(10) CHARACTER SET utf8mb4) PARTITION BY LIST COLUMNS (c)
+  (PARTITION p VALUES IN ('ä'), PARTITION q VALUES IN ('b'));
+INSERT INTO parts VALUES ('ä'), ('b');
+CREATE VIEW `sicht ß` AS SELECT id, 'ß' AS `ä` FROM `größe` WHERE `naïve 漢` <> 'ü';
+DELIMITER ;;
+CREATE PROCEDURE `prüft`() BEGIN
+/*!40101 SET NAMES binary */;
+SELECT 'äöü'; END;;
+CREATE TRIGGER `ändert` BEFORE INSERT ON `größe` FOR EACH ROW SET NEW.a = IF(NEW.t = 'böse', 'gut', NEW.a);;
+CREATE EVENT `täglich` ON SCHEDULE EVERY 1 DAY DO SELECT 'ü';;
+DELIMITER ;
+"#;
+
 /// A cluster and a directory that its pods see as /work.
 struct Stage<'a> {
     cluster: &'a Cluster,
@@ -133,7 +161,7 @@ spec:
     }
 
     fn walk(&self) {
-        for directory in ["volume", "restored", "killed", "second", "backup"] {
+        for directory in ["volume", "restored", "killed", "second", "backup", "utf8", "utf8-restored"] {
             open_directory(&self.work.join(directory));
         }
         fs::write(
@@ -151,6 +179,9 @@ spec:
         self.restores(&backup);
         self.restores_after_kills(&backup);
         self.refuses(&backup);
+        if self.server.name == "mariadb" {
+            self.dumps_what_is_kept_in_utf8();
+        }
     }
 
     fn scripts(&self, host: &str) {
@@ -178,12 +209,50 @@ spec:
         let backup = self.once(of, &words);
         assert_eq!(backup["ok"], true, "{backup}");
         assert_eq!(backup["flavour"], self.server.name);
-        let log = self.cluster.kubectl(&format!("logs {}", self.name(of))).ok();
-        let manifest: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        let manifest = self.manifest(of);
         let tables = manifest["tables"].as_array().unwrap();
         let rows = |name: &str| tables.iter().find(|table| table["name"] == name).unwrap()["rows"].clone();
         assert_eq!([rows("hard"), rows("nothing"), rows("plain"), rows("once")], [3, 0, 2, 1]);
         backup
+    }
+
+    /// The last line that the agent printed.
+    fn manifest(&self, of: &str) -> Value {
+        serde_json::from_str(self.log(of).lines().last().unwrap()).unwrap()
+    }
+
+    fn log(&self, of: &str) -> String {
+        self.cluster.kubectl(&format!("logs {}", self.name(of))).ok()
+    }
+
+    /// What is kept in UTF-8 is dumped as it is kept: the same dump as one in letters, which is taken as soon as there
+    /// is something else on the server.
+    fn dumps_what_is_kept_in_utf8(&self) {
+        let host = self.serve("utf8", "/work/utf8");
+        let server = self.name("utf8");
+        self.sql(&server, &format!("USE `wei``rd ü`;\n{UTF8}")).ok();
+        let to = ["--host", &host, "--password-file", "/credentials/root", "--database", DATABASE, "--to"];
+        let dump = |of, directory| {
+            let backup = self.once(of, &[&["dump", self.server.name][..], &to, &[directory]].concat());
+            assert_eq!(backup["ok"], true, "{backup}");
+            let manifest = self.manifest(of);
+            let same = ["contentBytes", "databases", "definitions", "events", "tables"];
+            let is_said = self.log(of).contains("dumped as it is kept");
+            (backup, same.map(|field| manifest[field].clone()), is_said)
+        };
+        let (backup, as_kept, true) = dump("as-kept", "/work/backup") else { panic!("there is only UTF-8") };
+        self.sql(&server, "CREATE DATABASE other; CREATE TABLE other.bytes (b BLOB)").ok();
+        let (_, in_letters, false) = dump("in-letters", "/work/backup") else { panic!("there is a BLOB") };
+        assert_eq!(as_kept, in_letters);
+
+        let file = format!("/work/backup/{}", backup["file"].as_str().unwrap());
+        let words =
+            [&["restore", self.server.name, "--from", &file][..], &self.prepared("/work/utf8-restored")];
+        let restored = self.once("restore-utf8", &words.concat());
+        assert_eq!((&restored["ok"], &restored["rows"]), (&true.into(), &backup["rows"]), "{restored}");
+        for pod in [server, self.name("restore-utf8")] {
+            self.cluster.kubectl(&format!("delete pod {pod} --grace-period=20 --timeout=30s")).ok();
+        }
     }
 
     fn restores(&self, backup: &Value) {

@@ -6,16 +6,16 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::process::ChildStdout;
 use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::digest::DigestError;
 use super::error::BackupError;
 use super::file::{Partial, name_at};
 use super::manifest::{Manifest, Taken};
 use super::stop::Stop;
-use super::tools::{Connection, Tools};
+use super::tools::{self, Connection, Tools};
 use crate::process::Signals;
 
 /// How many may begin in the same second.
@@ -92,11 +92,19 @@ fn begin(dump: &Dump) -> Result<(Partial, String), BackupError> {
 pub(super) fn stream<T: Send>(
     tools: &Tools<'_>,
     named: &[String],
-    take: impl FnOnce(ChildStdout) -> Result<T, BackupError>,
+    take: impl FnOnce(tools::Dump) -> Result<T, BackupError>,
 ) -> Result<T, BackupError> {
     let databases = if named.is_empty() { tools.databases()? } else { named.to_vec() };
     if databases.is_empty() {
         return Err(BackupError::Refused("the server has no databases but its own".to_owned()));
     }
-    tools.dump(&databases, tools.untransactional()?, take)
+    let plain = tools.is_plain()?;
+    if plain {
+        tracing::info!("everything is in UTF-8, and is dumped as it is kept");
+    }
+    let taken = tools.dump(&databases, tools.untransactional()?, plain, take)?;
+    if plain && !tools.is_plain()? {
+        return Err(DigestError::Mixed.into());
+    }
+    Ok(taken)
 }

@@ -4,13 +4,14 @@
 //! can open; nothing of it is an argument or in the environment. What people call things is quoted.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Cursor, Read, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 
+use memchr::memmem;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 
@@ -60,19 +61,27 @@ struct Dialect {
     client: &'static str,
     dump: &'static str,
     dump_arguments: &'static [&'static str],
+    /// Whether the tool writes bytes as they are kept, and not as something that only a column of bytes takes.
+    plain: bool,
 }
 
-/// What both understand. Everything is in the dump, in letters that survive, and as of one moment.
-const DUMP_ARGUMENTS: [&str; 8] = [
-    "--routines",
-    "--triggers",
-    "--events",
-    "--hex-blob",
-    "--quick",
-    "--default-character-set=utf8mb4",
-    "--max-allowed-packet=1G",
-    "--comments",
-];
+/// What both understand. Everything is in the dump, and as of one moment.
+const DUMP_ARGUMENTS: [&str; 6] =
+    ["--routines", "--triggers", "--events", "--quick", "--max-allowed-packet=1G", "--comments"];
+/// In letters that survive, whatever they are kept in, and what are none in digits.
+const IN_LETTERS: [&str; 2] = ["--hex-blob", "--default-character-set=utf8mb4"];
+/// As it is kept. Where that is UTF-8, nothing is another byte but the line that says so; and a tool that need not look
+/// for the end of each letter takes half the time.
+const AS_KEPT: [&str; 1] = ["--default-character-set=binary"];
+const SAYS_AS_KEPT: &[u8] = b"\n/*!40101 SET NAMES binary */;\n";
+const SAYS_IN_LETTERS: &[u8] = b"\n/*!40101 SET NAMES utf8mb4 */;\n";
+/// Where in a dump that line is at the latest.
+const LONGEST_HEAD: usize = 64 << 10;
+/// What is kept in UTF-8, or looks the same however it is asked for.
+const PLAIN_TYPES: &str = "'tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'decimal', 'float', 'double', 'year', \
+    'date', 'time', 'datetime', 'timestamp', 'char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext', 'enum', 'set'";
+const UTF8: &str = "'utf8mb4', 'utf8mb3', 'utf8', 'ascii'";
+
 /// For tables that know no transactions there is no other way to one moment than to let nobody write.
 const ONE_MOMENT: &str = "--single-transaction";
 const NOBODY_WRITES: &str = "--lock-all-tables";
@@ -97,12 +106,14 @@ fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
             dump: "mariadb-dump",
             // Later versions put each table into one transaction, whose length keeps the server that reads it busy.
             dump_arguments: &["--skip-no-autocommit"],
+            plain: true,
         }),
         Flavour::Mysql => Ok(Dialect {
             client: "mysql",
             dump: "mysqldump",
             // Which transactions it holds is for replicas; where its tablespaces are is no part of the data.
             dump_arguments: &["--set-gtid-purged=OFF", "--no-tablespaces"],
+            plain: false,
         }),
         Flavour::Postgres | Flavour::Etcd => {
             Err(BackupError::Refused(format!("there are no backups of {flavour} yet")))
@@ -137,6 +148,9 @@ impl Login {
         format!("--defaults-file={}", self.options.path()).into()
     }
 }
+
+/// A dump as it comes.
+pub(super) type Dump = io::Chain<Cursor<Vec<u8>>, ChildStdout>;
 
 /// The tools for one server.
 pub(super) struct Tools<'a> {
@@ -190,22 +204,42 @@ impl<'a> Tools<'a> {
         Ok(!rows.is_empty())
     }
 
+    /// Whether all that the server holds is numbers, times and text in UTF-8, so that it can be dumped as it is kept.
+    pub(super) fn is_plain(&self) -> Result<bool, BackupError> {
+        if !self.dialect.plain {
+            return Ok(false);
+        }
+        let rows = self.rows(&format!(
+            "SELECT COUNT(*) FROM information_schema.columns WHERE LOWER(table_schema) NOT IN ({NOT_DATA}) \
+             AND (data_type NOT IN ({PLAIN_TYPES}) OR character_set_name NOT IN ({UTF8}));\n"
+        ))?;
+        Ok(rows.concat() == ["0"])
+    }
+
     /// Dumps databases as of one moment. `take` gets the stream; it is heard first when both have something to say,
     /// unless it says only that the dump did not end.
     pub(super) fn dump<T: Send>(
         &self,
         databases: &[String],
         untransactional: bool,
-        take: impl FnOnce(ChildStdout) -> Result<T, BackupError>,
+        plain: bool,
+        take: impl FnOnce(Dump) -> Result<T, BackupError>,
     ) -> Result<T, BackupError> {
         let mut arguments: Vec<OsString> = vec![self.login.option()];
-        arguments.extend(DUMP_ARGUMENTS.iter().chain(self.dialect.dump_arguments).map(OsString::from));
+        let words = if plain { &AS_KEPT[..] } else { &IN_LETTERS };
+        arguments.extend(
+            DUMP_ARGUMENTS.iter().chain(words).chain(self.dialect.dump_arguments).map(OsString::from),
+        );
         arguments.push(if untransactional { NOBODY_WRITES } else { ONE_MOMENT }.into());
         arguments.push("--databases".into());
         // Behind this nothing is an option.
         arguments.push("--".into());
         arguments.extend(databases.iter().map(OsString::from));
-        let streams = Streams { input: None::<fn(ChildStdin) -> Result<(), BackupError>>, output: take };
+        let output = |stdout: ChildStdout| match plain {
+            true => take(in_letters(stdout, self.dump_broken())?),
+            false => take(Cursor::default().chain(stdout)),
+        };
+        let streams = Streams { input: None::<fn(ChildStdin) -> Result<(), BackupError>>, output };
         self.run(self.dialect.dump, &arguments, streams)
     }
 
@@ -337,6 +371,31 @@ impl<'a> Tools<'a> {
     }
 }
 
+/// Says of a dump that was asked for as it is kept what is true of it in letters.
+fn in_letters<R: Read>(
+    mut dump: R,
+    broken: impl Fn(io::Error) -> BackupError,
+) -> Result<io::Chain<Cursor<Vec<u8>>, R>, BackupError> {
+    let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        if let Some(at) = memmem::find(&head, SAYS_AS_KEPT) {
+            head.splice(at..at + SAYS_AS_KEPT.len(), SAYS_IN_LETTERS.iter().copied());
+            break;
+        }
+        if head.len() >= LONGEST_HEAD {
+            return Err(DigestError::Strange(0, "it does not say what its letters are").into());
+        }
+        match dump.read(&mut buffer) {
+            // The tool ended, and says why.
+            Ok(0) => break,
+            Ok(more) => head.extend_from_slice(&buffer[..more]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(broken(error)),
+        }
+    }
+    Ok(Cursor::new(head).chain(dump))
+}
+
 /// Lets more wait in a pipe.
 pub(super) fn enlarge(pipe: impl AsFd) {
     if let Err(error) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(PIPE)) {
@@ -433,6 +492,23 @@ mod tests {
             assert_eq!(without_statement(&complaint(said.as_bytes())), error);
         }
         assert_eq!(without_statement("mysql: unknown option"), "mysql: unknown option");
+    }
+
+    #[test]
+    fn a_dump_of_what_is_kept_in_utf8_says_so() {
+        let says = |head: &str| -> Result<String, String> {
+            let broken = |error| BackupError::Stream { program: "mariadb-dump", error };
+            let mut dump = in_letters(head.as_bytes(), broken).map_err(|error| error.to_string())?;
+            let mut read = String::new();
+            dump.read_to_string(&mut read).unwrap();
+            Ok(read)
+        };
+        let rows = "INSERT INTO `t` VALUES ('\n/*!40101 SET NAMES binary */;\n');\n".repeat(2000);
+        let dump = |names| format!("-- MariaDB dump\n/*!40101 SET NAMES {names} */;\n{rows}");
+        assert_eq!(says(&dump("binary")), Ok(dump("utf8mb4")), "and nothing else");
+        assert_eq!(says(""), Ok(String::new()), "why is for the tool to say");
+        let unsaid = says(&dump("latin1").replace("\n/", "")).unwrap_err();
+        assert!(unsaid.contains("what its letters are"), "{unsaid}");
     }
 
     #[test]
