@@ -336,11 +336,14 @@ fn backups_of_real_servers_are_taken_restored_and_hold_the_same() {
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut cluster = user.up(&["--memory", "--no-operators"]);
     cluster.apply(SECRET).ok();
-    for server in &SERVERS {
-        let work = directory.path().join(server.name);
-        open_directory(&work);
-        Stage { cluster: &cluster, work, server }.walk();
-    }
+    std::thread::scope(|scope| {
+        for server in &SERVERS {
+            let work = directory.path().join(server.name);
+            open_directory(&work);
+            let stage = Stage { cluster: &cluster, work, server };
+            scope.spawn(move || stage.walk());
+        }
+    });
     cluster.up.signal("TERM");
     assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
 }
