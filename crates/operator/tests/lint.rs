@@ -9,7 +9,7 @@ use ballast_operator::{
 };
 use ballast_staging::Stage;
 use k8s_openapi::{
-    api::core::v1::{ConfigMap, Endpoints, PersistentVolumeClaim, Pod, Secret, Service},
+    api::core::v1::{ConfigMap, Endpoints, Node, PersistentVolumeClaim, Pod, Secret, Service},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -188,6 +188,11 @@ fn every_classic_mistake_has_a_finding() {
     check(
         vec![status(), Effect::LookAgain(Duration::ZERO)],
         &["step 2: looking again at once is a busy loop"],
+    );
+    check(vec![status(), Effect::Relist(KindRef::of::<Pod>())], &[]);
+    check(
+        vec![status(), Effect::Relist(KindRef::of::<Node>())],
+        &["step 2: Node is not in the relations, and to be listed anew"],
     );
 }
 
