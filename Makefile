@@ -58,11 +58,11 @@ test-real: setup ## The conformance suite on a real Kubernetes: KUBECONFIG's, or
 .PHONY: prove
 prove: setup-test ## Crash the operators after every single write, in every life, also with real databases (an hour on 2 cores).
 	BALLAST_PROVE=all $(CARGO) test -p ballast-proving --locked -- --nocapture
-	BALLAST_PROVE=all $(CARGO) test -p ballast --locked --test mysql_crashes -- --nocapture
+	BALLAST_PROVE=all $(CARGO) test -p ballast --locked --test whole -- --nocapture mysql_crashes::
 
 .PHONY: soak
 soak: setup-test ## Kill the API server and the node at random, under writers and during updates, a hundred times each (minutes).
-	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test durable --test soak -- --nocapture
+	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test whole -- --nocapture --test-threads=1 durable:: soak::
 
 .PHONY: bench
 bench: setup ## Print the benchmark tables (beside a real API server with REAL=1).

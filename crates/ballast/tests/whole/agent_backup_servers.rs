@@ -1,0 +1,350 @@
+//! Backups by `ballast agent` in pods, of real MariaDB and MySQL servers: taken, restored, compared; and scripts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::support::user::User;
+use crate::support::{Cluster, eventually};
+use serde_json::Value;
+
+/// As `ballast manifests` names it.
+const BALLAST: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
+
+const SECRET: &str = r#"
+apiVersion: v1
+kind: Secret
+metadata: {name: credentials}
+stringData: {root: "it's \\ the \"root\"\n of #all", user: "o'x %s"}
+"#;
+
+/// What is hard to dump, to read and to put back. Both understand it.
+const DATA: &str = include_str!("agent_backup_servers.sql");
+const DATABASE: &str = "wei`rd ü";
+
+struct Server {
+    name: &'static str,
+    image: &'static str,
+    client: &'static str,
+    /// What only this one has.
+    more: &'static str,
+}
+
+const SERVERS: [Server; 2] = [
+    Server {
+        name: "mariadb",
+        image: "mariadb:11.8",
+        client: "mariadb",
+        more: "CREATE SEQUENCE counts START WITH 100; SELECT NEXTVAL(counts);",
+    },
+    Server { name: "mysql", image: "mysql:9", client: "mysql", more: "" },
+];
+
+/// Numbers, times and text in UTF-8, with all that is hard to write.
+const UTF8: &str = r#"
+CREATE TABLE `größe` (
+  id BIGINT UNSIGNED PRIMARY KEY AUTO_INCREMENT, `naïve 漢` VARCHAR(60) DEFAULT 'żółć' COMMENT 'über',
+  t LONGTEXT CHARACTER SET utf8mb3, a CHAR(20) CHARACTER SET ascii, e ENUM('日本', 'x''y') DEFAULT '日本', s SET('ä', 'ß'),
+  j JSON, n DECIMAL(20, 5), f DOUBLE, g FLOAT, y YEAR, d DATE, h TIME(6), w DATETIME(3), ts TIMESTAMP(6) NULL,
+  up VARCHAR(61) GENERATED ALWAYS AS (CONCAT(`naïve 漢`, 'ö')) STORED, KEY (`naïve 漢`), CHECK (`naïve 漢` <> 'verboten ü')
+) DEFAULT CHARSET = utf8mb4 COMMENT 'it''s;
+INSERT INTO `größe` VALUES (1);';
+INSERT INTO `größe` (`naïve 漢`, t, a, s, j, n, f, g, y, d, h, w, ts) VALUES
+  ('😀 it''s \\ "x"; --', 'zeile\r\n\t\0\Z漢\\', 'plain', 'ä,ß', '{"ü": "😀\\n"}', -1.5, 1e300, 0.1, 2030, '2020-02-29',
+   '-23:59:59.123456', '2020-02-29 01:02:03.004', '2020-02-29 01:02:03.000004'),
+  (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+  ('', '', '', '', '[]', 0, 0, -0.0, 1901, '1000-01-01', '00:00:00', '1000-01-01', '1970-01-02');
+INSERT INTO `größe` (t) SELECT REPEAT(CONCAT('漢\'', seq, '\n'), 3000) FROM seq_1_to_300;
+CREATE TABLE parts (c VARCHAR(10) CHARACTER SET utf8mb4) PARTITION BY LIST COLUMNS (c)
+  (PARTITION p VALUES IN ('ä'), PARTITION q VALUES IN ('b'));
+INSERT INTO parts VALUES ('ä'), ('b');
+CREATE VIEW `sicht ß` AS SELECT id, 'ß' AS `ä` FROM `größe` WHERE `naïve 漢` <> 'ü';
+DELIMITER ;;
+CREATE PROCEDURE `prüft`() BEGIN
+/*!40101 SET NAMES binary */;
+SELECT 'äöü'; END;;
+CREATE TRIGGER `ändert` BEFORE INSERT ON `größe` FOR EACH ROW SET NEW.a = IF(NEW.t = 'böse', 'gut', NEW.a);;
+CREATE EVENT `täglich` ON SCHEDULE EVERY 1 DAY DO SELECT 'ü';;
+DELIMITER ;
+"#;
+
+/// A cluster and a directory that its pods see as /work.
+struct Stage<'a> {
+    cluster: &'a Cluster,
+    work: PathBuf,
+    server: &'a Server,
+}
+
+impl Stage<'_> {
+    fn pod(&self, name: &str, policy: &str, words: &[&str]) {
+        let Server { image, .. } = self.server;
+        let command: Vec<&str> = ["/ballast/ballast", "agent"].iter().chain(words).copied().collect();
+        let (command, work) = (serde_json::to_string(&command).unwrap(), self.work.display());
+        let yaml = format!(
+            r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: {policy}
+  securityContext: {{runAsUser: 999, runAsGroup: 999}}
+  initContainers:
+  - {{name: agent, image: "{BALLAST}", args: [agent, install, /ballast], volumeMounts: [{{name: ballast, mountPath: /ballast}}]}}
+  containers:
+  - name: it
+    image: {image}
+    command: {command}
+    volumeMounts:
+    - {{name: work, mountPath: /work}}
+    - {{name: ballast, mountPath: /ballast}}
+    - {{name: credentials, mountPath: /credentials}}
+  volumes:
+  - {{name: work, hostPath: {{path: "{work}", type: Directory}}}}
+  - {{name: ballast, emptyDir: {{}}}}
+  - {{name: credentials, secret: {{secretName: credentials}}}}
+"#
+        );
+        self.cluster.apply(&yaml).ok();
+    }
+
+    fn name(&self, of: &str) -> String {
+        format!("{}-{of}", self.server.name)
+    }
+
+    /// A server on a volume, and its address.
+    fn serve(&self, of: &str, volume: &str) -> String {
+        let name = self.name(of);
+        let mut words = vec!["run", self.server.name];
+        words.extend(self.prepared(volume));
+        self.pod(&name, "Always", &words);
+        self.asks(&name, "SELECT 1");
+        self.cluster.field(&format!("pod/{name}"), ".status.podIP")
+    }
+
+    fn prepared<'a>(&self, volume: &'a str) -> Vec<&'a str> {
+        let more =
+            "--superuser-password-file /credentials/root --user owner --user-password-file /credentials/user";
+        [&["--volume", volume, "--database", DATABASE][..], &more.split(' ').collect::<Vec<_>>()].concat()
+    }
+
+    fn sql(&self, pod: &str, statements: &str) -> crate::support::Said {
+        let client = format!(
+            "MYSQL_PWD=\"$(cat /credentials/root)\" {} --default-character-set=utf8mb4 -N -h 127.0.0.1 -u root",
+            self.server.client
+        );
+        self.cluster.kubectl_with(&["exec", "-i", pod, "-c", "it", "--", "sh", "-c", &client], statements)
+    }
+
+    /// What a statement answers, once the server does.
+    fn asks(&self, pod: &str, statement: &str) -> String {
+        eventually(&format!("{pod} answers {statement:?}"), || {
+            let answer = self.sql(pod, statement);
+            answer.status.success().then_some(answer.stdout)
+        })
+    }
+
+    /// Runs the agent once, and gives what it leaves as its last message.
+    fn once(&self, of: &str, words: &[&str]) -> Value {
+        let name = self.name(of);
+        self.pod(&name, "Never", words);
+        let path = ".status.containerStatuses[0].state.terminated.message";
+        let message = eventually(&format!("{name} has ended"), || {
+            Some(self.cluster.field(&format!("pod/{name}"), path)).filter(|message| !message.is_empty())
+        });
+        serde_json::from_str(&message).unwrap_or_else(|_| panic!("{message}"))
+    }
+
+    fn walk(&self) {
+        for directory in ["volume", "restored", "killed", "second", "backup", "utf8", "utf8-restored"] {
+            open_directory(&self.work.join(directory));
+        }
+        fs::write(
+            self.work.join("init.sql"),
+            "CREATE TABLE once (n INT PRIMARY KEY);\nINSERT INTO once VALUES (1);\n",
+        )
+        .unwrap();
+        fs::write(self.work.join("wrong.sql"), "SELECT 1;\nCREATE USER x IDENTIFED BY 'hidden';\n").unwrap();
+
+        let host = self.serve("server", "/work/volume");
+        let server = self.name("server");
+        self.sql(&server, &format!("USE `wei``rd ü`;\n{DATA}\n{}", self.server.more)).ok();
+        self.scripts(&host);
+        let backup = self.backs_up(&host, "one");
+        self.restores(&backup);
+        self.restores_after_kills(&backup);
+        self.refuses(&backup);
+        if self.server.name == "mariadb" {
+            self.dumps_what_is_kept_in_utf8();
+        }
+    }
+
+    fn scripts(&self, host: &str) {
+        let to = ["--host", host, "--password-file", "/credentials/root", "--database", DATABASE];
+        let script = |of, name, file| {
+            let words = [&["script", self.server.name, "--name", name, "--file", file][..], &to].concat();
+            self.once(of, &words)
+        };
+        assert_eq!(script("script-1", "init", "/work/init.sql")["before"], false);
+        let again = script("script-2", "init", "/work/init.sql");
+        assert_eq!((&again["before"], &again["same"]), (&true.into(), &true.into()), "{again}");
+        let failed = script("script-3", "wrong", "/work/wrong.sql");
+        assert_eq!(failed["reason"], "ScriptInterrupted");
+        let message = failed["message"].as_str().unwrap();
+        assert!(message.contains("ERROR 1064 (42000) at line 2") && !message.contains("hidden"), "{message}");
+        let refused = script("script-4", "wrong", "/work/init.sql");
+        assert_eq!(refused["message"], failed["message"], "what went wrong is not forgotten");
+        assert_eq!(self.asks(&self.name("server"), "SELECT COUNT(*) FROM `wei``rd ü`.once"), "1\n");
+    }
+
+    /// A backup while somebody writes; gives its last message.
+    fn backs_up(&self, host: &str, of: &str) -> Value {
+        let to = ["--host", host, "--password-file", "/credentials/root", "--to", "/work/backup"];
+        let words = [&["dump", self.server.name][..], &to].concat();
+        let backup = self.once(of, &words);
+        assert_eq!(backup["ok"], true, "{backup}");
+        assert_eq!(backup["flavour"], self.server.name);
+        let manifest = self.manifest(of);
+        let tables = manifest["tables"].as_array().unwrap();
+        let rows = |name: &str| tables.iter().find(|table| table["name"] == name).unwrap()["rows"].clone();
+        assert_eq!([rows("hard"), rows("nothing"), rows("plain"), rows("once")], [3, 0, 2, 1]);
+        backup
+    }
+
+    /// The last line that the agent printed.
+    fn manifest(&self, of: &str) -> Value {
+        serde_json::from_str(self.log(of).lines().last().unwrap()).unwrap()
+    }
+
+    fn log(&self, of: &str) -> String {
+        self.cluster.kubectl(&format!("logs {}", self.name(of))).ok()
+    }
+
+    /// What is kept in UTF-8 is dumped as it is kept: the same dump as one in letters, which is taken as soon as there
+    /// is something else on the server.
+    fn dumps_what_is_kept_in_utf8(&self) {
+        let host = self.serve("utf8", "/work/utf8");
+        let server = self.name("utf8");
+        self.sql(&server, &format!("USE `wei``rd ü`;\n{UTF8}")).ok();
+        let to = ["--host", &host, "--password-file", "/credentials/root", "--database", DATABASE, "--to"];
+        let dump = |of, directory| {
+            let backup = self.once(of, &[&["dump", self.server.name][..], &to, &[directory]].concat());
+            assert_eq!(backup["ok"], true, "{backup}");
+            let manifest = self.manifest(of);
+            let same = ["contentBytes", "databases", "definitions", "events", "tables"];
+            let is_said = self.log(of).contains("dumped as it is kept");
+            (backup, same.map(|field| manifest[field].clone()), is_said)
+        };
+        let (backup, as_kept, true) = dump("as-kept", "/work/backup") else { panic!("there is only UTF-8") };
+        self.sql(&server, "CREATE DATABASE other; CREATE TABLE other.bytes (b BLOB)").ok();
+        let (_, in_letters, false) = dump("in-letters", "/work/backup") else { panic!("there is a BLOB") };
+        assert_eq!(as_kept, in_letters);
+
+        let file = format!("/work/backup/{}", backup["file"].as_str().unwrap());
+        let words =
+            [&["restore", self.server.name, "--from", &file][..], &self.prepared("/work/utf8-restored")];
+        let restored = self.once("restore-utf8", &words.concat());
+        assert_eq!((&restored["ok"], &restored["rows"]), (&true.into(), &backup["rows"]), "{restored}");
+        for pod in [server, self.name("restore-utf8")] {
+            self.cluster.kubectl(&format!("delete pod {pod} --grace-period=20 --timeout=30s")).ok();
+        }
+    }
+
+    fn restores(&self, backup: &Value) {
+        let file = format!("/work/backup/{}", backup["file"].as_str().unwrap());
+        let known = ["--manifest-sha256", backup["manifestSha256"].as_str().unwrap()];
+        let mut words = vec!["restore", self.server.name, "--from", &file];
+        words.extend(known);
+        words.extend(self.prepared("/work/restored"));
+        let restored = self.once("restore-1", &words);
+        assert_eq!((&restored["ok"], &restored["before"]), (&true.into(), &false.into()), "{restored}");
+        assert_eq!(restored["rows"], backup["rows"]);
+        let again = self.once("restore-2", &words);
+        assert_eq!((&again["ok"], &again["before"]), (&true.into(), &true.into()), "{again}");
+
+        let host = self.serve("restored", "/work/restored");
+        let (old, new) = (self.name("server"), self.name("restored"));
+        for question in [
+            "SELECT * FROM `wei``rd ü`.hard ORDER BY id",
+            "SHOW CREATE TABLE `wei``rd ü`.hard",
+            "SELECT * FROM `wei``rd ü`.seen",
+            "SELECT `wei``rd ü`.more(41)",
+            "SHOW GRANTS FOR owner",
+        ] {
+            assert_eq!(self.asks(&old, question), self.asks(&new, question), "{question}");
+        }
+        // What was restored can be backed up, and holds the same.
+        self.backs_up(&host, "two");
+        // It does not touch what is there.
+        let mut words = vec!["restore", self.server.name, "--from", &file];
+        words.extend(self.prepared("/work/volume"));
+        let deadline = format!("delete pod {old} --grace-period=20 --timeout=30s");
+        self.cluster.kubectl(&deadline).ok();
+        let refused = self.once("restore-3", &words);
+        assert_eq!(refused["reason"], "Refused", "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains("did not come from this backup"), "{refused}");
+    }
+
+    /// Killed at some moments of it, the next one has a whole volume.
+    fn restores_after_kills(&self, backup: &Value) {
+        let file = format!("/work/backup/{}", backup["file"].as_str().unwrap());
+        let mut words = vec!["restore", self.server.name, "--from", &file];
+        words.extend(self.prepared("/work/killed"));
+        for moment in [400, 1200, 2000, 2800, 3600] {
+            let name = self.name(&format!("killed-{moment}"));
+            self.pod(&name, "Never", &words);
+            eventually(&format!("{name} was started"), || {
+                let state = self.cluster.field(&format!("pod/{name}"), ".status.containerStatuses[0].state");
+                (state.contains("running") || state.contains("terminated")).then_some(())
+            });
+            sleep(Duration::from_millis(moment));
+            self.cluster.kubectl(&format!("delete pod {name} --force --grace-period=0")).ok();
+        }
+        let restored = self.once("restore-5", &words);
+        assert_eq!((&restored["ok"], &restored["rows"]), (&true.into(), &backup["rows"]), "{restored}");
+        let left: Vec<_> =
+            fs::read_dir(self.work.join("killed")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2, "the marker and the data: {left:?}");
+    }
+
+    fn refuses(&self, backup: &Value) {
+        let file = self.work.join("backup").join(backup["file"].as_str().unwrap());
+        let from = format!("/work/backup/{}", backup["file"].as_str().unwrap());
+        let mut words = vec!["restore", self.server.name, "--from", &from];
+        words.extend(self.prepared("/work/second"));
+        let mut bytes = fs::read(&file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 4;
+        fs::write(&file, bytes).unwrap();
+        let refused = self.once("restore-4", &words);
+        assert_eq!(refused["reason"], "BackupDamaged", "{refused}");
+        assert_eq!(fs::read_dir(self.work.join("second")).unwrap().count(), 0, "nothing was touched");
+    }
+}
+
+#[test]
+fn backups_of_real_servers_are_taken_restored_and_hold_the_same() {
+    // Servers do not run as root, and need a user of their own.
+    let user = User::Plain;
+    SERVERS.iter().for_each(|server| user.pull(&[server.image]));
+    let directory = user.directory();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut cluster = user.up(&["--memory", "--no-operators"]);
+    cluster.apply(SECRET).ok();
+    std::thread::scope(|scope| {
+        for server in &SERVERS {
+            let work = directory.path().join(server.name);
+            open_directory(&work);
+            let stage = Stage { cluster: &cluster, work, server };
+            scope.spawn(move || stage.walk());
+        }
+    });
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+}
+
+fn open_directory(path: &Path) {
+    fs::create_dir(path).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}

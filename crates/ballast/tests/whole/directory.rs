@@ -1,0 +1,179 @@
+//! A data directory that is full, read-only, damaged or of a later version: one line, exit code 1, nothing lost; and one
+//! that becomes full while the cluster runs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::disk::Disk;
+use crate::support::{Cluster, Process, ballast, said};
+
+/// A cluster that is kept in a directory, by a command that starts it.
+fn up(mut command: Command) -> Cluster {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let up = Process::start({
+        command.arg("--kubeconfig").arg(&kubeconfig);
+        command
+    });
+    assert_eq!(up.line(), format!("ready: export KUBECONFIG={}", kubeconfig.display()));
+    Cluster { up, kubeconfig, directory }
+}
+
+fn words(data: &Path) -> Vec<&str> {
+    vec!["up", "--no-node", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]
+}
+
+/// Not started, for reasons that one line says.
+#[track_caller]
+fn refused(command: &mut Command, expected: &[&str]) {
+    let said = said(command, "");
+    assert_eq!((said.code(), said.stdout.as_str()), (1, ""), "{said}");
+    assert_eq!(said.stderr.lines().count(), 1, "{said}");
+    assert!(said.stderr.starts_with("error: "), "{said}");
+    for words in expected {
+        assert!(said.stderr.contains(words), "{words:?} is not in {said}");
+    }
+}
+
+/// Larger than what may be left of the page that the log ends in.
+fn config_map(cluster: &Cluster, name: &str) -> crate::support::Said {
+    let large = "x".repeat(10_000);
+    cluster.kubectl(&format!("create configmap {name} --from-literal=text=kept --from-literal=large={large}"))
+}
+
+#[test]
+fn a_disk_that_becomes_full_refuses_writes_until_there_is_room_and_loses_nothing() {
+    let disk = Disk::of_megabytes(4);
+    let data = disk.path().join("data");
+    let mut cluster = up(disk.ballast(&words(&data)));
+    config_map(&cluster, "before").ok();
+    disk.fill();
+    let expected = "there is no room left where the cluster is kept: No space left on device. Reads go on";
+    for _ in 0..2 {
+        let refusal = config_map(&cluster, "one").refused();
+        assert!(refusal.contains(expected), "{refusal}");
+    }
+    let refusal = cluster.kubectl("label configmap before colour=red").refused();
+    assert!(
+        refusal.starts_with(&format!("Error from server (InsufficientStorage): {expected}")),
+        "{refusal}"
+    );
+    assert_eq!(cluster.field("configmap/before", ".data.text"), "kept", "reading goes on");
+    assert_eq!(
+        cluster.field("configmap/before", ".metadata.labels"),
+        "",
+        "nothing is seen that was not written"
+    );
+    disk.clear();
+    config_map(&cluster, "after").ok();
+    cluster.kubectl("label configmap before colour=red").ok();
+
+    cluster.up.signal("KILL");
+    cluster.up.end();
+    let again = up(disk.ballast(&words(&data)));
+    let there = again.kubectl("get configmaps before after -o name").ok();
+    assert_eq!(there, "configmap/before\nconfigmap/after\n");
+    assert_eq!(again.field("configmap/before", ".metadata.labels.colour"), "red");
+    config_map(&again, "one").ok();
+}
+
+#[test]
+fn a_full_disk_is_said_at_the_start_and_what_is_on_it_stays() {
+    let disk = Disk::of_megabytes(4);
+    let (data, fresh) = (disk.path().join("data"), disk.path().join("fresh"));
+    let mut cluster = up(disk.ballast(&words(&data)));
+    config_map(&cluster, "before").ok();
+    cluster.up.signal("KILL");
+    cluster.up.end();
+    disk.fill();
+    let full = ["No space left on device", "; make room there"];
+    refused(&mut disk.ballast(&words(&data)), &full);
+    refused(&mut disk.ballast(&words(&fresh)), &full);
+    disk.clear();
+    let again = up(disk.ballast(&words(&data)));
+    assert_eq!(again.field("configmap/before", ".data.text"), "kept");
+    up(disk.ballast(&words(&fresh)));
+}
+
+#[test]
+fn a_directory_that_can_only_be_read_is_said_at_the_start() {
+    let disk = Disk::of_megabytes(4);
+    let (data, fresh) = (disk.path().join("data"), disk.path().join("fresh"));
+    let mut cluster = up(disk.ballast(&words(&data)));
+    config_map(&cluster, "before").ok();
+    cluster.up.signal("TERM");
+    cluster.up.end();
+    disk.let_be_written(false);
+    for place in [&data, &fresh] {
+        refused(
+            &mut disk.ballast(&words(place)),
+            &[place.to_str().unwrap(), "Read-only file system", "; let it be written"],
+        );
+    }
+    disk.let_be_written(true);
+    assert_eq!(up(disk.ballast(&words(&data))).field("configmap/before", ".data.text"), "kept");
+}
+
+#[test]
+fn damage_and_later_versions_are_said_at_the_start_and_left_as_they_are() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let command = || {
+        let mut command = ballast();
+        command.args(words(&data));
+        command
+    };
+    let mut cluster = up(command());
+    for name in ["one", "another"] {
+        config_map(&cluster, name).ok();
+    }
+    cluster.up.signal("KILL");
+    cluster.up.end();
+    let log = data.join("store/log");
+    let whole = fs::read(&log).unwrap();
+    let with = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 2;
+        bytes
+    };
+    let place = log.to_str().unwrap();
+    for (bytes, expected) in [
+        (
+            with(whole.len() / 2),
+            [
+                place,
+                "damaged at offset",
+                "; nothing was changed there: bring it back from a backup, name another",
+            ],
+        ),
+        (with(0), [place, "damaged at offset 0: this is no log", "; nothing was changed there"]),
+        (with(8), [place, "written in format version 3", "; start the ballast that wrote it"]),
+        (whole[..20].to_vec(), [place, "20 bytes are too few", "; nothing was changed there"]),
+    ] {
+        fs::write(&log, &bytes).unwrap();
+        refused(&mut command(), &expected);
+        assert_eq!(fs::read(&log).unwrap(), bytes, "it was changed");
+    }
+    fs::write(&log, &whole).unwrap();
+    for key in ["keys/ca.key", "keys/service-accounts.key"] {
+        let path = data.join(key);
+        let kept = fs::read(&path).unwrap();
+        fs::write(&path, "no key").unwrap();
+        refused(&mut command(), &[path.to_str().unwrap(), "damaged: this is no private key"]);
+        fs::write(&path, kept).unwrap();
+    }
+
+    // Nothing begins anew beside what is left of a cluster.
+    fs::remove_file(&log).unwrap();
+    refused(&mut command(), &[place, "it is gone, and with it every object", "bring it back from a backup"]);
+    assert!(!log.exists());
+
+    // What was cut off in the middle of a write was never acknowledged.
+    fs::write(&log, [&whole[..], &[7; 100]].concat()).unwrap();
+    let again = up(command());
+    assert_eq!(
+        again.kubectl("get configmaps one another -o name").ok(),
+        "configmap/one\nconfigmap/another\n"
+    );
+}

@@ -1,0 +1,103 @@
+//! The fourth seed's demo, command by command, with the real kubectl and a real MySQL.
+
+use std::io::Read as _;
+
+use crate::support::forward::Forward;
+use crate::support::mysql::{Instance, LONG};
+use crate::support::user::User;
+use crate::support::{eventually, table};
+
+const SAMPLE: &str = "examples/seeds/mysql.yaml";
+
+/// The words in which a server greets who connects, whatever it is asked.
+fn greeting(forward: &Forward) -> String {
+    let mut packet = [0; 32];
+    forward.connect().read_exact(&mut packet).unwrap();
+    assert_eq!(packet[4], 10, "the version of the protocol");
+    packet[5..].iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect()
+}
+
+#[test]
+fn the_demo_of_the_seed_goes_from_its_first_command_to_its_last() {
+    User::all().into_iter().for_each(demo);
+}
+
+fn demo(user: User) {
+    user.pull_this();
+    // Debian has no 8.0: what runs is said in the status.
+    user.pull(&["mysql:8.0"]);
+    let mut cluster = user.up(&["--memory"]);
+    let instance = Instance {
+        cluster: &cluster,
+        name: "my-mysql-instance",
+        client: "mysql",
+        user: "myuser",
+        database: "myapp",
+    };
+    assert!(cluster.kubectl("get crd").ok().contains("mysqls.operators.example.com "));
+
+    let applied = cluster.kubectl(&format!("apply -f {SAMPLE}")).ok();
+    assert_eq!(applied, "mysql.operators.example.com/my-mysql-instance created\n");
+    instance.serves();
+    assert_eq!(instance.field(".status.phase"), "Ready");
+    assert_eq!(instance.field(".status.message"), "MySQL instance is running");
+    assert_eq!(instance.field(".status.lastBackup"), "", "none was made");
+    assert_eq!(instance.field(".metadata.finalizers[*]"), "mysql.operators.example.com/finalizer");
+    let version = instance.field(".status.version");
+    let shown = table(&cluster.kubectl("get mysqls").ok());
+    assert_eq!(shown[0].join(" "), "NAME READY VERSION STORAGE LAST BACKUP AGE");
+    assert_eq!(shown[1][..4], ["my-mysql-instance", "True", &*version, "10Gi"]);
+    assert_eq!(cluster.kubectl("get deployments").ok(), "", "a server with a volume is a StatefulSet");
+    for (kind, name) in [
+        ("statefulsets", "mysql-my-mysql-instance"),
+        ("services", "mysql-my-mysql-instance"),
+        ("secrets", "mysql-secret-my-mysql-instance"),
+        ("cronjobs", "mysql-backup-my-mysql-instance"),
+        ("pvc", "mysql-pvc-my-mysql-instance"),
+        ("pvc", "backup-pvc-my-mysql-instance"),
+    ] {
+        let words = format!("get {kind} -l app=mysql,mysql-instance=my-mysql-instance");
+        let shown = cluster.kubectl(&words).ok();
+        assert!(table(&shown).iter().any(|row| row[0] == name), "{name} is not in {shown}");
+    }
+
+    assert!(cluster.kubectl("get svc mysql-my-mysql-instance").ok().contains(" 3306/TCP "));
+    let forward = Forward::to(&cluster, "svc/mysql-my-mysql-instance", "3306");
+    assert!(greeting(&forward).starts_with(&version));
+    instance.sql("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('kept');").ok();
+    let wrong = instance.sql_with("wrong", "SELECT 1;").refused();
+    assert!(wrong.contains("Access denied for user 'myuser'"), "{wrong}");
+
+    let create = "create job --from=cronjob/mysql-backup-my-mysql-instance manual-backup";
+    assert_eq!(cluster.kubectl(create).ok(), "job.batch/manual-backup created\n");
+    cluster.kubectl(&format!("wait --for=condition=Complete job/manual-backup {LONG}")).ok();
+    assert!(cluster.kubectl("get jobs").ok().contains("manual-backup"));
+    let log = cluster.kubectl("logs job/manual-backup").ok();
+    assert!(log.contains(r#""name":"notes","rows":1"#), "{log}");
+    eventually("the backup is known to be complete", || {
+        Some(instance.field(".status.lastBackup")).filter(|time| !time.is_empty())
+    });
+    let file = cluster.field("mysqlbackup/manual-backup", ".status.file");
+    assert!(file.starts_with("backup-") && file.ends_with(".sql.zst"), "{file}");
+    assert!(
+        instance.condition("BackupHealthy").starts_with("True "),
+        "{}",
+        instance.condition("BackupHealthy")
+    );
+
+    let pod = cluster.field("pod/mysql-my-mysql-instance-0", ".metadata.uid");
+    let change = r#"[{"op": "replace", "path": "/spec/mysqlVersion", "value":"5.7"}]"#;
+    cluster.kubectl_with(&["patch", "mysql", "my-mysql-instance", "--type=json", "-p", change], "").ok();
+    eventually("the change is refused in words", || {
+        instance.condition("Degraded").starts_with("True UpgradeRefused: ").then_some(())
+    });
+    assert!(instance.condition("Ready").starts_with("True "), "{}", instance.condition("Ready"));
+    assert_eq!(instance.sql("SELECT text FROM notes;").ok(), "kept\n");
+    assert_eq!(cluster.field("pod/mysql-my-mysql-instance-0", ".metadata.uid"), pod, "it is the same pod");
+
+    cluster.kubectl(&format!("delete -f {SAMPLE} {LONG}")).ok();
+    assert!(cluster.kubectl("get mysqlbackups").ok().contains("final-my-mysql-instance-"));
+    drop(forward);
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+}

@@ -1,0 +1,149 @@
+//! The end of a cluster and its next beginning, by the real kubectl: as root, and as a plain user.
+
+use std::time::{Duration, Instant};
+
+use crate::support::machine::{self, Traces, family, kill_all, own_network};
+use crate::support::user::User;
+use crate::support::{Cluster, eventually};
+
+const IMAGES: [&str; 1] = ["busybox"];
+
+/// Pods that differ in how they take an end. Each says in its log how often it has begun.
+const PODS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: polite}
+spec:
+  initContainers:
+  - {name: before, image: busybox, command: [sh, -c, "echo >> /data/begun"], volumeMounts: [{name: data, mountPath: /data}]}
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "trap 'echo bye; exit 0' TERM; echo life $(wc -l < /data/begun); while true; do sleep 0.05; done"]
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, emptyDir: {}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: deaf}
+spec:
+  terminationGracePeriodSeconds: 600
+  containers: [{name: main, image: busybox, command: [sh, -c, "trap '' TERM; while true; do sleep 0.5; done"]}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: once}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, image: busybox, command: [sh, -c, "trap 'exit 4' TERM; echo hears; while true; do sleep 0.05; done"]}]
+"#;
+
+const LAST: &str = ".status.containerStatuses[0].lastState.terminated";
+const NOW: &str = ".status.containerStatuses[0].state";
+const RESTARTS: &str = ".status.containerStatuses[0].restartCount";
+
+/// Waits until a pod was begun so often, and gives how it had ended before: code and reason.
+fn begun_again(cluster: &Cluster, pod: &str, restarts: &str) -> (String, String) {
+    let pod = format!("pod/{pod}");
+    cluster.becomes(&pod, RESTARTS, restarts);
+    eventually("it runs", || {
+        (!cluster.field(&pod, &format!("{NOW}.running.startedAt")).is_empty()).then_some(())
+    });
+    (cluster.field(&pod, &format!("{LAST}.exitCode")), cluster.field(&pod, &format!("{LAST}.reason")))
+}
+
+fn pair(code: &str, reason: &str) -> (String, String) {
+    (code.to_owned(), reason.to_owned())
+}
+
+/// Asked to end, killed together with all its processes, and asked again.
+fn ended_and_begun(user: User) {
+    let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
+    let flags = ["--no-operators", "--data-dir", kept.path().to_str().unwrap()];
+    let mut cluster = user.up(&flags);
+    cluster.apply(PODS).ok();
+    cluster.kubectl("wait --for=condition=Ready pod --all --timeout=30s").ok();
+    // Who has not said what to do about a signal does not hear it.
+    cluster.says("logs polite", "life 1");
+    cluster.says("logs once", "hears");
+
+    let traces = Traces::of(&cluster, user);
+    let began = Instant::now();
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(4), "there was a container that does not hear: {took:?}");
+    assert!(took < Duration::from_secs(15), "no container is waited for longer than some seconds: {took:?}");
+    traces.are_gone();
+
+    cluster = user.up(&flags);
+    assert_eq!(begun_again(&cluster, "polite", "1"), pair("0", "Completed"));
+    assert_eq!(begun_again(&cluster, "deaf", "1"), pair("137", "Error"));
+    cluster.becomes("pod/once", ".status.phase", "Failed");
+    assert_eq!(cluster.field("pod/once", &format!("{NOW}.terminated.exitCode")), "4");
+    assert_eq!(cluster.field("pod/once", RESTARTS), "0");
+    cluster.says("logs polite", "life 2");
+    assert_eq!(cluster.kubectl("logs polite --previous").ok(), "life 1\nbye\n");
+    cluster.says("get events", "Pod sandbox changed, it will be killed and re-created.");
+
+    // As a machine that loses its power.
+    let traces = Traces::of(&cluster, user);
+    let all = family(cluster.up.id()).into_iter().chain(machine::of_directory(kept.path()));
+    kill_all(all.map(|(pid, _)| pid));
+    cluster.up.end();
+    cluster = user.up(&flags);
+    assert_eq!(begun_again(&cluster, "polite", "2"), pair("137", "ContainerStatusUnknown"));
+    assert_eq!(begun_again(&cluster, "deaf", "2"), pair("137", "ContainerStatusUnknown"));
+    cluster.says("logs polite", "life 3");
+    cluster.kubectl("delete pod --all --grace-period=1").ok();
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+    traces.are_gone();
+}
+
+#[test]
+fn containers_are_asked_to_end_with_the_cluster_and_begin_again_with_it() {
+    own_network(&IMAGES);
+    User::all().into_iter().for_each(ended_and_begun);
+}
+
+#[test]
+fn of_two_clusters_on_a_machine_each_says_what_is_reached() {
+    own_network(&IMAGES);
+    let user = User::is_me();
+    let (first, second) = (user.up(&["--memory"]), user.up(&["--memory"]));
+    let (first, second) = (first.up.complaints(), second.up.complaints());
+    match user {
+        User::Root => {
+            assert!(first.contains("reached from this machine, like Services"), "{first}");
+            assert!(second.contains("reached from this machine; its Services are not"), "{second}");
+        }
+        User::Plain => {
+            for said in [first, second] {
+                assert!(said.contains("in a network of their own, without root"), "{said}");
+            }
+        }
+    }
+}
+
+/// Of a cluster in memory all processes are killed at once, those too that would clear up.
+fn swept(user: User) {
+    let mut cluster = user.up(&["--memory", "--no-operators"]);
+    cluster.apply(PODS).ok();
+    cluster.kubectl("wait --for=condition=Ready pod --all --timeout=30s").ok();
+    let traces = Traces::of(&cluster, user);
+    kill_all(family(cluster.up.id()).into_iter().map(|(pid, _)| pid));
+    cluster.up.end();
+    let mut next = user.up(&["--memory", "--no-operators"]);
+    assert_eq!(next.kubectl("get pods -o name").ok(), "");
+    next.up.signal("TERM");
+    assert_eq!(next.up.end().0, 0, "{}", next.up.complaints());
+    traces.are_gone();
+}
+
+#[test]
+fn what_a_crash_of_everything_leaves_is_swept_by_the_next() {
+    own_network(&IMAGES);
+    User::all().into_iter().for_each(swept);
+}

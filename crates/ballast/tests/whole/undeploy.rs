@@ -1,0 +1,87 @@
+//! `make undeploy` and `make uninstall`: what holds data is not taken along.
+
+use std::process::Command;
+
+use crate::support::{Cluster, Said, eventually, kubectl_program, root, said};
+
+const DATABASE: &str = "
+apiVersion: operators.example.com/v1alpha1
+kind: MySQL
+metadata: {name: shop}
+spec: {databaseName: shop, databaseUser: seller}
+";
+
+const BACKUP: &str = "
+apiVersion: operators.example.com/v1alpha1
+kind: MySQLBackup
+metadata: {name: before-the-sale}
+spec: {instance: shop}
+";
+
+/// A target of the Makefile, with the program of this build.
+fn make(target: &str, cluster: &Cluster) -> Said {
+    let mut make = Command::new("make");
+    make.args(["--silent", target, "STATIC=true", concat!("BALLAST=", env!("CARGO_BIN_EXE_ballast"))])
+        .env("KUBECONFIG", &cluster.kubeconfig)
+        .env("KUBECTL", kubectl_program())
+        .env("KUBECACHEDIR", cluster.directory.path().join("cache"))
+        .current_dir(root());
+    said(&mut make, "")
+}
+
+fn definitions(cluster: &Cluster) -> usize {
+    cluster.kubectl("get crd -o name").ok().lines().count()
+}
+
+#[test]
+fn definitions_and_operators_stay_as_long_as_there_is_a_database() {
+    let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    make("deploy", &cluster).ok();
+    assert_eq!(definitions(&cluster), 4);
+    for (manifest, object) in [(DATABASE, "mysql/shop"), (BACKUP, "mysqlbackup/before-the-sale")] {
+        // A definition may take a moment until its resources are served.
+        eventually("it is taken", || cluster.apply(manifest).status.success().then_some(()));
+        for target in ["undeploy", "uninstall"] {
+            let said = make(target, &cluster).refused();
+            let name = object.rsplit('/').next().unwrap();
+            assert!(said.contains(name) && said.contains("these hold data: delete them first"), "{said}");
+            assert_eq!(definitions(&cluster), 4);
+        }
+        cluster.kubectl(&format!("delete {object}")).ok();
+    }
+    make("undeploy", &cluster).ok();
+    assert_eq!(definitions(&cluster), 0);
+    let left = cluster.kubectl("get namespaces,clusterroles -o name").ok();
+    assert!(!left.contains("ballast"), "{left}");
+    // Twice is as good as once.
+    make("uninstall", &cluster).ok();
+}
+
+#[test]
+fn a_database_is_seen_also_where_not_all_definitions_are_there() {
+    let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    make("install", &cluster).ok();
+    eventually("it is taken", || cluster.apply(DATABASE).status.success().then_some(()));
+    cluster.kubectl("delete crd mysqlbackups.operators.example.com").ok();
+    for target in ["undeploy", "uninstall"] {
+        let said = make(target, &cluster).refused();
+        assert!(said.contains("shop") && said.contains("these hold data"), "{said}");
+    }
+    cluster.kubectl("get mysql shop").ok();
+}
+
+#[test]
+fn what_can_not_be_asked_is_not_taken_for_an_answer() {
+    let mut cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    make("install", &cluster).ok();
+    cluster.up.signal("KILL");
+    cluster.up.end();
+    let guard = said(
+        Command::new("hack/no-databases")
+            .arg(kubectl_program())
+            .env("KUBECONFIG", &cluster.kubeconfig)
+            .current_dir(root()),
+        "",
+    );
+    assert!(!guard.status.success() && !guard.stderr.contains("these hold data"), "{guard}");
+}
