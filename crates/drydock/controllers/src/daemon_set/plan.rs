@@ -137,8 +137,10 @@ pub fn plan(view: &View<'_>) -> Plan {
     };
     for node in view.nodes {
         let mut pods = on_nodes.remove(&*node.metadata.name).unwrap_or_default();
+        // Of two of the same second the one of the template before is the older.
         pods.sort_by_key(|pod| {
-            (pod.spec.node_name.is_empty(), pod.metadata.creation_timestamp, pod.metadata.name.clone())
+            let (age, name) = (pod.metadata.creation_timestamp, pod.metadata.name.clone());
+            (pod.spec.node_name.is_empty(), age, judge.is_current(pod), name)
         });
         let wanted = wanted(&placement, node);
         judge.count(wanted, pods.first().map(|pod| &**pod), &mut status);

@@ -44,7 +44,8 @@ fn nodes(text: &str) -> Vec<Arc<Node>> {
     text.split_whitespace().map(read).collect()
 }
 
-/// Pods as words: the node, and how it is (`new` or `old`, `ready`, `waits`, `going`, `failed`).
+/// Pods as words: the node, and how it is (`new` or `old`, `ready`, `waits`, `going`, `failed`), each a second younger than
+/// the one before but for those that are `early`.
 fn pods(set: &DaemonSet, text: &str) -> Vec<Arc<Pod>> {
     let read = |(number, word): (usize, &str)| {
         let mut parts = word.split(':');
@@ -57,6 +58,7 @@ fn pods(set: &DaemonSet, text: &str) -> Vec<Arc<Pod>> {
         for part in parts {
             match part {
                 "old" => pod["metadata"]["labels"][REVISION] = "before".into(),
+                "early" => pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into(),
                 "waits" => pod["spec"]["nodeName"] = "".into(),
                 "going" => pod["metadata"]["deletionTimestamp"] = NOW.into(),
                 "failed" => pod["status"]["phase"] = "Failed".into(),
@@ -163,6 +165,8 @@ fn with_a_surge_the_new_pod_comes_before_the_old_one_goes() {
     );
     check(one(), "a b", "a:old:ready:going b:old:ready a:new:ready", "create b, 2/2/2 of 2 new 0 astray 0");
     check(one(), "a b", "a:new:ready b:new:ready", "2/2/2 of 2 new 2 astray 0");
+    // Whose name comes first says nothing of two that came in the same second.
+    check(one(), "a", "a:new:early a:old:ready:early", "1/1/1 of 1 new 0 astray 0");
     let half = surge(json!("50%"));
     check(
         half,
