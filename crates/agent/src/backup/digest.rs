@@ -49,8 +49,10 @@ pub enum DigestError {
     /// It stops before its end.
     #[error("the dump stops after {0} bytes without the line that ends one")]
     Unended(u64),
-    /// It was begun as a dump of nothing but UTF-8.
-    #[error("while it was dumped a column was made that is not in UTF-8; it is to be dumped again")]
+    /// It was begun as a dump of nothing but bytes and UTF-8.
+    #[error(
+        "while it was dumped a column was made that is neither bytes nor in UTF-8; it is to be dumped again"
+    )]
     Mixed,
     /// Something that no dump has.
     #[error("the dump can't be understood near byte {0}: {1}")]

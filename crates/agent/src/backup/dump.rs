@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::digest::DigestError;
 use super::error::BackupError;
 use super::file::{Partial, name_at};
-use super::manifest::{Manifest, Taken};
+use super::manifest::{Manifest, Taken, Wording};
 use super::stop::Stop;
 use super::tools::{self, Connection, Tools};
 use crate::process::Signals;
@@ -55,7 +55,9 @@ fn take(dump: &Dump, stop: &Stop) -> Result<Manifest, BackupError> {
         tools.rows("SET GLOBAL read_only = ON;\n")?;
         tracing::info!("lets nobody write to the server any more");
     }
-    let written = stream(&tools, &dump.databases, |stdout| partial.write(stdout, tools.dump_broken(), stop))?;
+    let wording = tools.wording()?;
+    let written =
+        stream(&tools, &dump.databases, wording, |stdout| partial.write(stdout, tools.dump_broken(), stop))?;
     let manifest = Manifest::new(
         Taken {
             file,
@@ -65,6 +67,7 @@ fn take(dump: &Dump, stop: &Stop) -> Result<Manifest, BackupError> {
             milliseconds: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
             flavour: dump.server.flavour,
             version,
+            wording,
         },
         written.contents,
     );
@@ -92,18 +95,15 @@ fn begin(dump: &Dump) -> Result<(Partial, String), BackupError> {
 pub(super) fn stream<T: Send>(
     tools: &Tools<'_>,
     named: &[String],
+    wording: Wording,
     take: impl FnOnce(tools::Dump) -> Result<T, BackupError>,
 ) -> Result<T, BackupError> {
     let databases = if named.is_empty() { tools.databases()? } else { named.to_vec() };
     if databases.is_empty() {
         return Err(BackupError::Refused("the server has no databases but its own".to_owned()));
     }
-    let plain = tools.is_plain()?;
-    if plain {
-        tracing::info!("everything is in UTF-8, and is dumped as it is kept");
-    }
-    let taken = tools.dump(&databases, tools.untransactional()?, plain, take)?;
-    if plain && !tools.is_plain()? {
+    let taken = tools.dump(&databases, tools.untransactional()?, wording, take)?;
+    if wording == Wording::AsKept && tools.wording()? != wording {
         return Err(DigestError::Mixed.into());
     }
     Ok(taken)

@@ -18,6 +18,23 @@ const FORMAT: u32 = 1;
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(pub(crate) u128);
 
+/// How a dump writes what is neither number nor time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Wording {
+    /// Text letter by letter, and bytes in digits.
+    #[default]
+    InLetters,
+    /// As the server keeps it.
+    AsKept,
+}
+
+impl Wording {
+    fn is_in_letters(&self) -> bool {
+        *self == Wording::InLetters
+    }
+}
+
 /// A table in a dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
@@ -52,6 +69,9 @@ pub struct Manifest {
     pub flavour: Flavour,
     /// And which version.
     pub version: Version,
+    /// How the dump is written; another digest is comparable only of one that is written the same.
+    #[serde(default, skip_serializing_if = "Wording::is_in_letters")]
+    pub wording: Wording,
     /// The databases.
     pub databases: Vec<String>,
     /// Everything but rows and events: tables, views, routines, triggers.
@@ -90,11 +110,12 @@ pub(crate) struct Taken {
     pub(crate) milliseconds: u64,
     pub(crate) flavour: Flavour,
     pub(crate) version: Version,
+    pub(crate) wording: Wording,
 }
 
 impl Manifest {
     pub(crate) fn new(taken: Taken, contents: Contents) -> Manifest {
-        let Taken { file, bytes, sha256, began, milliseconds, flavour, version } = taken;
+        let Taken { file, bytes, sha256, began, milliseconds, flavour, version, wording } = taken;
         let Contents { databases, tables, definitions, events, bytes: content_bytes } = contents;
         Manifest {
             format: FORMAT,
@@ -106,6 +127,7 @@ impl Manifest {
             milliseconds,
             flavour,
             version,
+            wording,
             databases,
             definitions,
             events,

@@ -37,7 +37,7 @@ mod verify;
 pub use digest::DigestError;
 pub use dump::{Dump, dump};
 pub use error::BackupError;
-pub use manifest::{Digest, Manifest, ManifestError, Table};
+pub use manifest::{Digest, Manifest, ManifestError, Table, Wording};
 pub use remove::remove;
 pub use restore::{Restore, Restored, restore};
 pub use script::{Ran, Script, script};

@@ -166,7 +166,8 @@ impl Job<'_> {
         let connection = Connection { flavour: run.flavour, address, user: "root".to_owned(), password };
         let tools = Tools::new(&connection, stop)?;
         self.load(&tools, stop)?;
-        let found = stream(&tools, &self.manifest.databases, |stdout| digest(stdout, &tools))?;
+        let Manifest { databases, wording, .. } = self.manifest;
+        let found = stream(&tools, databases, *wording, |stdout| digest(stdout, &tools))?;
         if let Some(what) = self.manifest.difference(&found, *self.version == self.manifest.version) {
             return Err(BackupError::Differs(what));
         }

@@ -17,6 +17,7 @@ use nix::sys::signal::Signal;
 
 use super::digest::DigestError;
 use super::error::BackupError;
+use super::manifest::Wording;
 use super::stop::Stop;
 use crate::flavour::Flavour;
 use crate::memory::InMemory;
@@ -61,8 +62,8 @@ struct Dialect {
     client: &'static str,
     dump: &'static str,
     dump_arguments: &'static [&'static str],
-    /// Whether the tool writes bytes as they are kept, and not as something that only a column of bytes takes.
-    plain: bool,
+    /// Whether the tool writes what it is to write as it is kept so that a column of text takes it.
+    as_kept: bool,
 }
 
 /// What both understand. Everything is in the dump, and as of one moment.
@@ -70,16 +71,19 @@ const DUMP_ARGUMENTS: [&str; 6] =
     ["--routines", "--triggers", "--events", "--quick", "--max-allowed-packet=1G", "--comments"];
 /// In letters that survive, whatever they are kept in, and what are none in digits.
 const IN_LETTERS: [&str; 2] = ["--hex-blob", "--default-character-set=utf8mb4"];
-/// As it is kept. Where that is UTF-8, nothing is another byte but the line that says so; and a tool that need not look
-/// for the end of each letter takes half the time.
+/// As it is kept. Where text is in UTF-8, none of it is another byte, but for the line that says so; and a tool that need
+/// not look for the end of each letter takes half the time. Bytes are no letters then, and a server takes them so: in
+/// UTF-8 no quote is part of anything else.
 const AS_KEPT: [&str; 1] = ["--default-character-set=binary"];
 const SAYS_AS_KEPT: &[u8] = b"\n/*!40101 SET NAMES binary */;\n";
-const SAYS_IN_LETTERS: &[u8] = b"\n/*!40101 SET NAMES utf8mb4 */;\n";
+const SAYS_UTF8: &[u8] = b"\n/*!40101 SET NAMES utf8mb4 */;\n";
 /// Where in a dump that line is at the latest.
 const LONGEST_HEAD: usize = 64 << 10;
-/// What is kept in UTF-8, or looks the same however it is asked for.
-const PLAIN_TYPES: &str = "'tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'decimal', 'float', 'double', 'year', \
-    'date', 'time', 'datetime', 'timestamp', 'char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext', 'enum', 'set'";
+/// What looks the same however it is asked for, what is kept in an encoding, and what is bytes.
+const NUMBERS: &str = "'tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'decimal', 'float', 'double', 'year', \
+    'date', 'time', 'datetime', 'timestamp'";
+const LETTERS: &str = "'char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext', 'enum', 'set'";
+const BYTES: &str = "'binary', 'varbinary', 'tinyblob', 'blob', 'mediumblob', 'longblob'";
 const UTF8: &str = "'utf8mb4', 'utf8mb3', 'utf8', 'ascii'";
 
 /// For tables that know no transactions there is no other way to one moment than to let nobody write.
@@ -106,14 +110,14 @@ fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
             dump: "mariadb-dump",
             // Later versions put each table into one transaction, whose length keeps the server that reads it busy.
             dump_arguments: &["--skip-no-autocommit"],
-            plain: true,
+            as_kept: true,
         }),
         Flavour::Mysql => Ok(Dialect {
             client: "mysql",
             dump: "mysqldump",
             // Which transactions it holds is for replicas; where its tablespaces are is no part of the data.
             dump_arguments: &["--set-gtid-purged=OFF", "--no-tablespaces"],
-            plain: false,
+            as_kept: false,
         }),
         Flavour::Postgres | Flavour::Etcd => {
             Err(BackupError::Refused(format!("there are no backups of {flavour} yet")))
@@ -204,16 +208,18 @@ impl<'a> Tools<'a> {
         Ok(!rows.is_empty())
     }
 
-    /// Whether all that the server holds is numbers, times and text in UTF-8, so that it can be dumped as it is kept.
-    pub(super) fn is_plain(&self) -> Result<bool, BackupError> {
-        if !self.dialect.plain {
-            return Ok(false);
+    /// As it is kept where all that the server holds is numbers, times, bytes and text in UTF-8; in letters otherwise. A
+    /// column's default is text in any case, also one of bytes.
+    pub(super) fn wording(&self) -> Result<Wording, BackupError> {
+        if !self.dialect.as_kept {
+            return Ok(Wording::InLetters);
         }
         let rows = self.rows(&format!(
-            "SELECT COUNT(*) FROM information_schema.columns WHERE LOWER(table_schema) NOT IN ({NOT_DATA}) \
-             AND (data_type NOT IN ({PLAIN_TYPES}) OR character_set_name NOT IN ({UTF8}));\n"
+            "SELECT COUNT(*) FROM information_schema.columns WHERE LOWER(table_schema) NOT IN ({NOT_DATA}) AND NOT \
+             (data_type IN ({NUMBERS}) OR data_type IN ({LETTERS}) AND character_set_name IN ({UTF8}) \
+             OR data_type IN ({BYTES}) AND COALESCE(column_default, 'NULL') = 'NULL');\n"
         ))?;
-        Ok(rows.concat() == ["0"])
+        Ok(if rows.concat() == ["0"] { Wording::AsKept } else { Wording::InLetters })
     }
 
     /// Dumps databases as of one moment. `take` gets the stream; it is heard first when both have something to say,
@@ -222,11 +228,14 @@ impl<'a> Tools<'a> {
         &self,
         databases: &[String],
         untransactional: bool,
-        plain: bool,
+        wording: Wording,
         take: impl FnOnce(Dump) -> Result<T, BackupError>,
     ) -> Result<T, BackupError> {
         let mut arguments: Vec<OsString> = vec![self.login.option()];
-        let words = if plain { &AS_KEPT[..] } else { &IN_LETTERS };
+        let words = match wording {
+            Wording::AsKept => &AS_KEPT[..],
+            Wording::InLetters => &IN_LETTERS,
+        };
         arguments.extend(
             DUMP_ARGUMENTS.iter().chain(words).chain(self.dialect.dump_arguments).map(OsString::from),
         );
@@ -235,9 +244,9 @@ impl<'a> Tools<'a> {
         // Behind this nothing is an option.
         arguments.push("--".into());
         arguments.extend(databases.iter().map(OsString::from));
-        let output = |stdout: ChildStdout| match plain {
-            true => take(in_letters(stdout, self.dump_broken())?),
-            false => take(Cursor::default().chain(stdout)),
+        let output = |stdout: ChildStdout| match wording {
+            Wording::AsKept => take(in_utf8(stdout, self.dump_broken())?),
+            Wording::InLetters => take(Cursor::default().chain(stdout)),
         };
         let streams = Streams { input: None::<fn(ChildStdin) -> Result<(), BackupError>>, output };
         self.run(self.dialect.dump, &arguments, streams)
@@ -371,15 +380,15 @@ impl<'a> Tools<'a> {
     }
 }
 
-/// Says of a dump that was asked for as it is kept what is true of it in letters.
-fn in_letters<R: Read>(
+/// Says of a dump that was asked for as it is kept what its text is in.
+fn in_utf8<R: Read>(
     mut dump: R,
     broken: impl Fn(io::Error) -> BackupError,
 ) -> Result<io::Chain<Cursor<Vec<u8>>, R>, BackupError> {
     let (mut head, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         if let Some(at) = memmem::find(&head, SAYS_AS_KEPT) {
-            head.splice(at..at + SAYS_AS_KEPT.len(), SAYS_IN_LETTERS.iter().copied());
+            head.splice(at..at + SAYS_AS_KEPT.len(), SAYS_UTF8.iter().copied());
             break;
         }
         if head.len() >= LONGEST_HEAD {
@@ -498,7 +507,7 @@ mod tests {
     fn a_dump_of_what_is_kept_in_utf8_says_so() {
         let says = |head: &str| -> Result<String, String> {
             let broken = |error| BackupError::Stream { program: "mariadb-dump", error };
-            let mut dump = in_letters(head.as_bytes(), broken).map_err(|error| error.to_string())?;
+            let mut dump = in_utf8(head.as_bytes(), broken).map_err(|error| error.to_string())?;
             let mut read = String::new();
             dump.read_to_string(&mut read).unwrap();
             Ok(read)

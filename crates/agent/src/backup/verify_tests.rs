@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::super::file::{Partial, Written, name_at};
-use super::super::manifest::Taken;
+use super::super::manifest::{Taken, Wording};
 use super::*;
 use crate::flavour::Flavour;
 use crate::version::Version;
@@ -34,6 +34,7 @@ fn taken(written: &Written) -> Taken {
         milliseconds: 500,
         flavour: Flavour::Mariadb,
         version: Version::parse("11.8.6").unwrap(),
+        wording: Wording::AsKept,
     }
 }
 

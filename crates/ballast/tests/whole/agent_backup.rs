@@ -153,7 +153,7 @@ fn what_was_dumped_as_it_is_kept_is_no_backup_where_that_is_not_utf8_in_the_end(
     stage.script("mariadb", &counts("if test -e $stage/arguments; then echo 1; else echo 0; fi"));
     let (reason, message) = stage.fails();
     assert_eq!(reason, "DumpIncomplete");
-    assert!(message.contains("a column was made that is not in UTF-8"), "{message}");
+    assert!(message.contains("a column was made that is neither bytes nor in UTF-8"), "{message}");
 
     stage.script("mariadb", &counts("echo 1"));
     said(&mut stage.dump(), "").ok();

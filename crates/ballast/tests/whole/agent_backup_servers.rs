@@ -70,6 +70,24 @@ CREATE EVENT `täglich` ON SCHEDULE EVERY 1 DAY DO SELECT 'ü';;
 DELIMITER ;
 "#;
 
+/// Bytes of every kind: each there is, ends of nothing, and quotes where a letter would go on.
+const BYTES: &str = r"
+CREATE TABLE bytes (
+  id INT PRIMARY KEY, f BINARY(4), v VARBINARY(300) NOT NULL, t TINYBLOB, b BLOB, m MEDIUMBLOB, l LONGBLOB DEFAULT NULL,
+  text VARCHAR(20), KEY (v), KEY (b(10))
+) DEFAULT CHARSET = utf8mb4;
+SET @all = (SELECT GROUP_CONCAT(CHAR(seq) ORDER BY seq SEPARATOR '') FROM seq_0_to_255);
+INSERT INTO bytes VALUES
+  (-1, UNHEX('00'), @all, SUBSTR(@all, 2), CONCAT(@all, REVERSE(@all)), UNHEX('E2275C'), UNHEX('F09F985C27'), 'ä\'漢'),
+  (-2, UNHEX('C327C35C'), '', UNHEX('FF'), UNHEX('C3'), UNHEX('E6BC'), NULL, NULL),
+  (-3, NULL, UNHEX('5C'), UNHEX('27'), UNHEX('275C'), UNHEX('0A0D1A00'), UNHEX('EDA080'), '');
+INSERT INTO bytes SELECT seq, UNHEX(SUBSTR(MD5(seq), 1, 8)), UNHEX(SHA2(seq, 512)), UNHEX(SHA1(seq)), UNHEX(MD5(seq)),
+  REPEAT(UNHEX(MD5(seq)), 100), NULL, CONCAT('ß', seq) FROM seq_1_to_3000;
+";
+
+/// What is neither, or can't be said in bytes.
+const OTHERS: [&str; 3] = ["c BIT(3)", "c TEXT CHARACTER SET latin1", "c VARBINARY(3) DEFAULT 'x'"];
+
 /// A cluster and a directory that its pods see as /work.
 struct Stage<'a> {
     cluster: &'a Cluster,
@@ -157,7 +175,7 @@ spec:
     }
 
     fn walk(&self) {
-        for directory in ["volume", "restored", "killed", "second", "backup", "utf8", "utf8-restored"] {
+        for directory in ["volume", "restored", "killed", "second", "backup", "kept", "kept-restored"] {
             open_directory(&self.work.join(directory));
         }
         fs::write(
@@ -176,7 +194,7 @@ spec:
         self.restores_after_kills(&backup);
         self.refuses(&backup);
         if self.server.name == "mariadb" {
-            self.dumps_what_is_kept_in_utf8();
+            self.dumps_what_is_as_it_is_kept();
         }
     }
 
@@ -214,39 +232,49 @@ spec:
 
     /// The last line that the agent printed.
     fn manifest(&self, of: &str) -> Value {
-        serde_json::from_str(self.log(of).lines().last().unwrap()).unwrap()
-    }
-
-    fn log(&self, of: &str) -> String {
-        self.cluster.kubectl(&format!("logs {}", self.name(of))).ok()
+        let log = self.cluster.kubectl(&format!("logs {}", self.name(of))).ok();
+        serde_json::from_str(log.lines().last().unwrap()).unwrap()
     }
 
     /// What is kept in UTF-8 is dumped as it is kept: the same dump as one in letters, which is taken as soon as there
-    /// is something else on the server.
-    fn dumps_what_is_kept_in_utf8(&self) {
-        let host = self.serve("utf8", "/work/utf8");
-        let server = self.name("utf8");
-        self.sql(&server, &format!("USE `wei``rd ü`;\n{UTF8}")).ok();
+    /// is something else on the server. Bytes are no letters.
+    fn dumps_what_is_as_it_is_kept(&self) {
+        let host = self.serve("kept", "/work/kept");
+        let server = self.name("kept");
+        let sql = |statements: &str| self.sql(&server, &format!("USE `wei``rd ü`;\n{statements}")).ok();
         let to = ["--host", &host, "--password-file", "/credentials/root", "--database", DATABASE, "--to"];
-        let dump = |of, directory| {
-            let backup = self.once(of, &[&["dump", self.server.name][..], &to, &[directory]].concat());
+        let dump = |of: &str, wording: &Value| {
+            let backup = self.once(of, &[&["dump", self.server.name][..], &to, &["/work/backup"]].concat());
             assert_eq!(backup["ok"], true, "{backup}");
             let manifest = self.manifest(of);
+            assert_eq!(manifest["wording"], *wording, "{of}");
             let same = ["contentBytes", "databases", "definitions", "events", "tables"];
-            let is_said = self.log(of).contains("dumped as it is kept");
-            (backup, same.map(|field| manifest[field].clone()), is_said)
+            (backup, same.map(|field| manifest[field].clone()))
         };
-        let (backup, as_kept, true) = dump("as-kept", "/work/backup") else { panic!("there is only UTF-8") };
-        self.sql(&server, "CREATE DATABASE other; CREATE TABLE other.bytes (b BLOB)").ok();
-        let (_, in_letters, false) = dump("in-letters", "/work/backup") else { panic!("there is a BLOB") };
-        assert_eq!(as_kept, in_letters);
+        let as_kept = Value::from("asKept");
+        sql(UTF8);
+        let (_, text) = dump("text", &as_kept);
+        for (number, other) in OTHERS.iter().enumerate() {
+            sql(&format!("CREATE OR REPLACE DATABASE other; CREATE TABLE other.other ({other})"));
+            assert_eq!(dump(&format!("other-{number}"), &Value::Null).1, text, "in letters it is the same");
+        }
+        sql(&format!("DROP DATABASE other;\n{BYTES}"));
+        let (backup, _) = dump("bytes", &as_kept);
 
         let file = format!("/work/backup/{}", backup["file"].as_str().unwrap());
         let words =
-            [&["restore", self.server.name, "--from", &file][..], &self.prepared("/work/utf8-restored")];
-        let restored = self.once("restore-utf8", &words.concat());
+            [&["restore", self.server.name, "--from", &file][..], &self.prepared("/work/kept-restored")];
+        let restored = self.once("restore-kept", &words.concat());
         assert_eq!((&restored["ok"], &restored["rows"]), (&true.into(), &backup["rows"]), "{restored}");
-        for pod in [server, self.name("restore-utf8")] {
+        // The servers themselves say the same of what they hold.
+        self.serve("kept-restored", "/work/kept-restored");
+        let again = self.name("kept-restored");
+        let checksums = "CHECKSUM TABLE `wei``rd ü`.bytes, `wei``rd ü`.`größe` EXTENDED; \
+            SELECT BIT_XOR(CRC32(CONCAT_WS('/', id, f, v, t, b, m, l, text))) FROM `wei``rd ü`.bytes";
+        let [before, after] = [&server, &again].map(|pod| self.asks(pod, checksums));
+        assert_eq!(before, after);
+        assert!(!before.contains("NULL") && before.lines().count() == 3, "{before}");
+        for pod in [server, self.name("restore-kept"), again] {
             self.cluster.kubectl(&format!("delete pod {pod} --grace-period=20 --timeout=30s")).ok();
         }
     }
