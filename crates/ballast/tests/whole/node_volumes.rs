@@ -64,6 +64,18 @@ fn kept(user: User) {
     assert!(full.contains("No space left on device"), "{full}");
     exec(&cluster, "db-0", "dd if=/dev/zero of=/data/fill bs=64k count=100; rm /full/fill /data/fill").ok();
 
+    // What there is not can't be had by growing either.
+    let grow = r#"{"spec":{"resources":{"requests":{"storage":"1Ei"}}}}"#;
+    for claim in ["data-db-0", "full-db-0"] {
+        cluster.kubectl_with(&["patch", "pvc", claim, "-p", grow], "").ok();
+        let said = cluster.says(
+            &format!("get events --field-selector involvedObject.name={claim},reason=VolumeResizeFailed"),
+            "1152921504606846976 bytes are more than ",
+        );
+        assert!(!said.contains("succeeded"), "{said}");
+    }
+    assert_eq!(cluster.field("pvc/data-db-0", ".status.capacity.storage"), "10Mi");
+
     // A pod goes, and its volumes stay.
     cluster.kubectl("delete pod db-0 db-1").ok();
     lived(&cluster, 2);

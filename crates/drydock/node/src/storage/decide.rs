@@ -178,10 +178,16 @@ pub(crate) fn size(
     if hard && bytes > most_in_memory(memory) {
         return Err(too_large(bytes, most_in_memory(memory)));
     }
+    on_disk(bytes, disk)?;
+    Ok(Size { bytes, hard })
+}
+
+/// Whether a volume may be as large on such a disk, which it shares with others.
+pub(crate) fn on_disk(bytes: u64, disk: u64) -> Result<(), String> {
     if bytes > disk {
         return Err(format!("{bytes} bytes are more than {disk}, the size of the node's disk"));
     }
-    Ok(Size { bytes, hard })
+    Ok(())
 }
 
 #[cfg(test)]

@@ -189,8 +189,7 @@ impl Shared {
         let object = volume(&name, &claim, &class, &place, &self.name);
         let memory = self.machine.memory;
         let work = move || -> Result<(), String> {
-            let disk = rustix::fs::statvfs(root.path()).map_err(|error| error.to_string())?;
-            let Size { hard, .. } = decide::size(&claim, &class, disk.f_blocks * disk.f_frsize, memory)?;
+            let Size { hard, .. } = decide::size(&claim, &class, size_of_disk(&root)?, memory)?;
             let made = if hard { hard::make(&place) } else { directory::make(&place.data) };
             made.map_err(|error| error.to_string())
         };
@@ -229,14 +228,17 @@ impl Shared {
         name: &str,
     ) -> Result<(), String> {
         let wanted = requested(claim).ok_or("the claim asks for no storage")?.clone();
-        if let Some(place) = self.storage.place(name).filter(hard::is_hard) {
-            let bytes = quantity::units(&wanted).ok_or("the claim asks for no storage")?;
+        let bytes = quantity::units(&wanted).ok_or("the claim asks for no storage")?;
+        let place = self.storage.place(name);
+        if let Some(place) = place.filter(hard::is_hard) {
             let most = decide::most_in_memory(self.machine.memory);
             if bytes > most {
                 return Err(decide::too_large(bytes, most));
             }
             let grown = tokio::task::spawn_blocking(move || hard::grow(&place, bytes)).await;
             grown.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        } else {
+            decide::on_disk(bytes, size_of_disk(&self.storage)?)?;
         }
         let now = json!({"storage": wanted});
         if capacity(volume) != Some(&wanted) {
@@ -325,6 +327,12 @@ impl Shared {
 /// Whether a volume is in memory.
 pub(crate) fn is_in_memory(root: &Root) -> bool {
     root.with_aside().iter().any(|place| is_mounted(&place.data))
+}
+
+/// The size of the file system that volumes are on.
+fn size_of_disk(volumes: &Root) -> Result<u64, String> {
+    let disk = rustix::fs::statvfs(volumes.path()).map_err(|error| error.to_string())?;
+    Ok(disk.f_blocks * disk.f_frsize)
 }
 
 /// Writes what volumes hold in memory to disk, which nobody uses any more. Blocks.
