@@ -28,6 +28,7 @@ struct Server {
     name: &'static str,
     image: &'static str,
     client: &'static str,
+    dump: &'static str,
     /// What only this one has.
     more: &'static str,
 }
@@ -37,9 +38,10 @@ const SERVERS: [Server; 2] = [
         name: "mariadb",
         image: "mariadb:11.8",
         client: "mariadb",
+        dump: "mariadb-dump",
         more: "CREATE SEQUENCE counts START WITH 100; SELECT NEXTVAL(counts);",
     },
-    Server { name: "mysql", image: "mysql:9", client: "mysql", more: "" },
+    Server { name: "mysql", image: "mysql:9", client: "mysql", dump: "mysqldump", more: "" },
 ];
 
 /// Numbers, times and text in UTF-8, with all that is hard to write.
@@ -87,6 +89,16 @@ INSERT INTO bytes SELECT seq, UNHEX(SUBSTR(MD5(seq), 1, 8)), UNHEX(SHA2(seq, 512
 
 /// What is neither, or can't be said in bytes.
 const OTHERS: [&str; 3] = ["c BIT(3)", "c TEXT CHARACTER SET latin1", "c VARBINARY(3) DEFAULT 'x'"];
+
+const LOADED_OTHERWISE: &str = r"-- MariaDB dump
+CREATE DATABASE `wei``rd ü`;
+USE `wei``rd ü`;
+CREATE TABLE `lengths` (
+  `metres` float
+);
+INSERT INTO `lengths` VALUES (1.5),(1.23456789012);
+-- Dump completed on 2026-01-31 23:59:59
+";
 
 /// A cluster and a directory that its pods see as /work.
 struct Stage<'a> {
@@ -175,7 +187,18 @@ spec:
     }
 
     fn walk(&self) {
-        for directory in ["volume", "restored", "killed", "second", "backup", "kept", "kept-restored"] {
+        for directory in [
+            "volume",
+            "restored",
+            "killed",
+            "second",
+            "backup",
+            "kept",
+            "kept-restored",
+            "other",
+            "tool",
+            "differs",
+        ] {
             open_directory(&self.work.join(directory));
         }
         fs::write(
@@ -190,6 +213,7 @@ spec:
         self.sql(&server, &format!("USE `wei``rd ü`;\n{DATA}\n{}", self.server.more)).ok();
         self.scripts(&host);
         let backup = self.backs_up(&host, "one");
+        self.refuses_what_is_loaded_otherwise(&server);
         self.restores(&backup);
         self.restores_after_kills(&backup);
         self.refuses(&backup);
@@ -216,7 +240,7 @@ spec:
         assert_eq!(self.asks(&self.name("server"), "SELECT COUNT(*) FROM `wei``rd ü`.once"), "1\n");
     }
 
-    /// A backup while somebody writes; gives its last message.
+    /// A backup; gives its last message.
     fn backs_up(&self, host: &str, of: &str) -> Value {
         let to = ["--host", host, "--password-file", "/credentials/root", "--to", "/work/backup"];
         let words = [&["dump", self.server.name][..], &to].concat();
@@ -334,6 +358,39 @@ spec:
         let left: Vec<_> =
             fs::read_dir(self.work.join("killed")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "the marker and the data: {left:?}");
+    }
+
+    /// A dump that is whole, and says of a number more than a server keeps of it: what was loaded is not what the backup
+    /// holds, and becomes nobody's data.
+    fn refuses_what_is_loaded_otherwise(&self, server: &str) {
+        let tool = self.work.join("tool").join(self.server.dump);
+        let script = format!("#!/bin/sh\ncat <<'END'\n{LOADED_OTHERWISE}END\n");
+        fs::write(&tool, script).unwrap();
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        let line = format!(
+            "PATH=/work/tool:$PATH exec /ballast/ballast agent dump {} --host 127.0.0.1 \
+             --password-file /credentials/root --to /work/other",
+            self.server.name
+        );
+        let log = self.cluster.kubectl_with(&["exec", server, "-c", "it", "--", "sh", "-c", &line], "").ok();
+        let manifest: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        assert_eq!(manifest["tables"][0]["rows"], 2, "{manifest}");
+
+        let file = format!("/work/other/{}", manifest["file"].as_str().unwrap());
+        let words = [&["restore", self.server.name, "--from", &file][..], &self.prepared("/work/differs")];
+        let refused = self.once("restore-6", &words.concat());
+        assert_eq!(
+            (&refused["ok"], &refused["reason"]),
+            (&false.into(), &"RestoreDiffers".into()),
+            "{refused}"
+        );
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("the rows of the table \"lengths\""), "{message}");
+        let left: Vec<_> = fs::read_dir(self.work.join("differs"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["ballast-volume.json"], "a marker that says that there is nothing");
     }
 
     fn refuses(&self, backup: &Value) {

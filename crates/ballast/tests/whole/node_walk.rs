@@ -17,6 +17,9 @@ use crate::support::{Cluster, eventually, said};
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 /// What the walk runs.
 const IMAGES: [&str; 2] = ["memcached:1.6.9", "busybox"];
+/// What Debian's last two releases have.
+const OLD: &str = "1.6.18";
+const NEW: &str = "1.6.38";
 
 /// What memcached answers to a few commands.
 fn talk(mut to: TcpStream) -> String {
@@ -143,6 +146,50 @@ fn the_seeds_memcacheds_answer_when_run_by_root() {
 #[test]
 fn the_seeds_memcacheds_answer_when_run_by_a_plain_user() {
     walk(User::Plain);
+}
+
+/// From bookworm's to trixie's, by the real kubectl: there are never fewer than three that serve, nor more than one more.
+fn upgraded(user: User) {
+    let mut cluster = user.up(&["--memory"]);
+    let sample = "memcached/memcached-sample";
+    cluster.kubectl(&format!("apply -f {SAMPLE}")).ok();
+    let ask = |version: &str| {
+        let patch = format!(r#"{{"spec":{{"version":"{version}"}}}}"#);
+        cluster.kubectl_with(&["patch", sample, "--type=merge", "-p", &patch], "").ok();
+    };
+    ask(OLD);
+    cluster.becomes(sample, ".status.version", OLD);
+    cluster.kubectl(&format!("wait --for=condition=Ready {sample} --timeout=30s")).ok();
+    let path = "jsonpath={range .items[*]}{.spec.containers[0].image}={.status.conditions[?(@.type==\"Ready\")].status} {end}";
+    let pods = ["get", "pods", "-l", "memcached_cr=memcached-sample", "-o", path];
+    ask(NEW);
+    let seen: Vec<String> = std::iter::from_fn(|| {
+        let pods = cluster.kubectl_with(&pods, "").ok();
+        let all_new = pods.matches(&format!(":{NEW}=True")).count() == 3;
+        (!all_new).then_some(pods)
+    })
+    .take(2000)
+    .collect();
+    for pods in &seen {
+        assert!(pods.matches("=True").count() >= 3, "one is missing: {pods}");
+        assert!(pods.split_whitespace().count() <= 5, "three, one that comes and one that goes: {pods}");
+    }
+    assert!(seen.iter().any(|pods| pods.contains(OLD) && pods.contains(NEW)), "both at once: {seen:?}");
+    cluster.becomes(sample, ".status.version", NEW);
+    cluster.kubectl(&format!("wait --for=condition=Ready {sample} --timeout=30s")).ok();
+    idle(&cluster);
+    for server in cluster.field(sample, ".status.servers[*]").split_whitespace() {
+        let answer = talk_from_idle(&cluster, server.split(':').next().unwrap());
+        assert!(answer.contains(&format!("VERSION {NEW}\r\n")), "{server}: {answer}");
+    }
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+}
+
+#[test]
+fn an_upgrade_goes_from_one_real_version_to_another_and_nobody_is_missed() {
+    own_network(&[&format!("memcached:{OLD}"), &format!("memcached:{NEW}"), "memcached:1.6.9", "busybox"]);
+    User::all().into_iter().for_each(upgraded);
 }
 
 /// Whatever is killed, of a cluster in memory nothing stays, and the node of one that lives comes back.

@@ -1,11 +1,13 @@
 //! Several at a time, on disk and off, until they are told to stop; and operators against a cluster of somebody else's.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Cluster, Process, ballast, eventually, said};
+use serde_json::Value;
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 const DATABASE: &str = r#"
@@ -168,9 +170,43 @@ fn operators_run_against_a_cluster_of_somebody_elses() {
     running.signal("TERM");
     assert_eq!(running.end().0, 0, "{}", running.complaints());
     eventually("the lease is let go", || lease().is_empty().then_some(()));
-    for line in running.complaints().lines() {
-        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    }
+    let log = running.complaints();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let is_whole = |line: &Value| line["level"] == "INFO" && line["message"].is_string();
+    assert!(!lines.is_empty() && lines.iter().all(is_whole), "{log}");
+    // What is done in one round is known by its id, and that of the next is another.
+    let id = |step: &str| {
+        let of = |line: &&Value| line["step"].as_str().is_some_and(|words| words.starts_with(step));
+        let line = lines.iter().find(of).unwrap_or_else(|| panic!("{step} in {log}"));
+        line["span"]["reconcile_id"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(id("apply Deployment default/"), id("apply Service default/"));
+    let ids: BTreeSet<&str> = lines.iter().filter_map(|line| line["span"]["reconcile_id"].as_str()).collect();
+    assert!(ids.len() > 1, "{log}");
+}
+
+#[test]
+fn up_says_what_is_starting_and_its_operators_have_the_rights_that_are_shipped() {
+    let cluster = Cluster::start();
+    let said = cluster.up.complaints();
+    assert!(said.contains("Kubernetes v1.34.") && said.contains("kept in memory"), "{said}");
+    assert!(said.contains("operators: memcached, gordon, mysql, mysqlbackup"), "{said}");
+    let bound = cluster.kubectl_with(&["get", "clusterrolebinding", "ballast", "-o", "yaml"], "").ok();
+    cluster.kubectl("delete clusterrolebinding ballast").ok();
+    cluster.kubectl(&format!("apply -f {SAMPLE}")).ok();
+    let mut log = String::new();
+    eventually("they are refused without them", || {
+        log += &cluster.up.complaints();
+        log.contains("is forbidden").then_some(())
+    });
+    assert_eq!(cluster.kubectl("get deployments -o name").ok(), "");
+    cluster.apply(&bound).ok();
+    // What nobody may do is not tried again by itself for a long while.
+    cluster.kubectl("annotate mc memcached-sample granted=true").ok();
+    cluster.becomes("deployment/memcached-sample", ".spec.replicas", "3");
 }
 
 #[test]
