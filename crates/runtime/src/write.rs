@@ -160,3 +160,66 @@ pub(crate) async fn read(client: &Client, kind: &KindRef, key: &Key) -> Result<O
             .map_err(|error| Refusal::new(ballast_operator::Class::Bug, error.to_string())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use drydock::Drydock;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn map(value: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "data": {"k": value}
+        })
+    }
+
+    fn key() -> Key {
+        Key { namespace: Some("default".into()), name: "a".into() }
+    }
+
+    #[tokio::test]
+    async fn what_became_another_is_not_removed() {
+        let drydock = Drydock::builder().controllers(false).start().await.unwrap();
+        let (kind, writer) =
+            (KindRef::of::<ConfigMap>(), Writer::new(drydock.client(), Fence::open(), "test"));
+        let apply = async |value: &str| {
+            let object = Object::of_kind(&kind, map(value)).unwrap();
+            writer.apply(&kind, &key(), &object).await.unwrap();
+            Target::of(&kind, &writer.read(&kind, &key()).await.unwrap().unwrap())
+        };
+        let seen = apply("one").await;
+        let changed = apply("two").await;
+        assert!(writer.remove(&seen).await.unwrap_err().is(409), "it is another revision");
+        assert_eq!(writer.remove(&changed).await.unwrap(), Removed::Gone);
+        let anew = apply("two").await;
+        let other = Target { uid: changed.uid, ..anew.clone() };
+        assert!(writer.remove(&other).await.unwrap_err().is(409), "it has the name of one that is gone");
+        assert_eq!(writer.remove(&anew).await.unwrap(), Removed::Gone);
+        assert_eq!(writer.remove(&anew).await.unwrap(), Removed::Gone, "what is gone is gone");
+    }
+
+    #[tokio::test]
+    async fn from_the_moment_at_which_the_lease_is_lost_nothing_is_written() {
+        let drydock = Drydock::builder().controllers(false).start().await.unwrap();
+        let (kind, fence) = (KindRef::of::<ConfigMap>(), Fence::closed());
+        let writer = Writer::new(drydock.client(), fence.clone(), "test");
+        let write = async |value: &str| {
+            let object = Object::of_kind(&kind, map(value)).unwrap();
+            writer.apply(&kind, &key(), &object).await.is_ok()
+        };
+        assert!(!write("before it is held").await);
+        fence.extend(Instant::now() + Duration::from_secs(60));
+        assert!(write("held").await);
+        fence.close();
+        assert!(!write("let go").await);
+        fence.extend(Instant::now());
+        assert!(!write("run out").await);
+        let kept = Api::<ConfigMap>::namespaced(drydock.client(), "default").get("a").await.unwrap();
+        assert_eq!(kept.data.unwrap()["k"], "held");
+    }
+}

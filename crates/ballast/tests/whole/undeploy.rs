@@ -58,6 +58,23 @@ fn definitions_and_operators_stay_as_long_as_there_is_a_database() {
 }
 
 #[test]
+fn what_holds_no_data_goes_with_its_definition_whether_operators_run_or_not() {
+    for flags in [&["--memory", "--no-node"][..], &["--memory", "--no-node", "--no-operators"]] {
+        let cluster = Cluster::with(flags);
+        make("install", &cluster).ok();
+        for sample in ["memcached", "gordon"] {
+            let apply = format!("apply -f examples/seeds/{sample}.yaml");
+            eventually("it is taken", || cluster.kubectl(&apply).status.success().then_some(()));
+        }
+        make("uninstall", &cluster).ok();
+        assert_eq!(definitions(&cluster), 0, "{flags:?}");
+        eventually("what they made goes with them", || {
+            cluster.kubectl("get deployments,pods -o name").ok().is_empty().then_some(())
+        });
+    }
+}
+
+#[test]
 fn a_database_is_seen_also_where_not_all_definitions_are_there() {
     let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
     make("install", &cluster).ok();

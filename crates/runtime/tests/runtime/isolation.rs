@@ -1,6 +1,12 @@
 //! One object's trouble is its own.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use ballast_operator::{Action, Answer, Failure, Question};
 use ballast_runtime::{About, Backoff, Engine, Options};
@@ -24,6 +30,43 @@ impl Engine for Staller {
     fn act<'a>(&'a self, _: About<'a>, _: &'a Action) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(std::future::pending())
     }
+}
+
+/// Counts the actions that it is asked for, and how many of them were under way at once.
+#[derive(Clone, Default)]
+struct Crowd(Arc<[AtomicUsize; 3]>);
+
+impl Engine for Crowd {
+    fn ask<'a>(&'a self, _: About<'a>, _: &'a Question) -> BoxFuture<'a, Answer> {
+        Box::pin(async { Answer::Said(json!("nothing")) })
+    }
+
+    fn act<'a>(&'a self, _: About<'a>, _: &'a Action) -> BoxFuture<'a, Result<(), Failure>> {
+        let [all, now, most] = &*self.0;
+        Box::pin(async move {
+            all.fetch_add(1, Ordering::SeqCst);
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn no_more_rounds_are_under_way_than_are_asked_for() {
+    let drydock = cluster().await;
+    let crowd = Crowd::default();
+    let options = Options { concurrency: 3, ..options() };
+    let _running = run_with(&drydock, NotebookOperator, crowd.clone(), options);
+    for number in 0..12 {
+        let mut stalling = notebook(&format!("stalling-{number}"), 1);
+        stalling.spec.stalls = true;
+        create(&drydock, &stalling).await;
+    }
+    let [all, _, most] = &*crowd.0;
+    eventually("everybody had a turn", async || (all.load(Ordering::SeqCst) >= 12).then_some(())).await;
+    assert_eq!(most.load(Ordering::SeqCst), 3);
 }
 
 fn metric(running: &Running, name: &str) -> u64 {
