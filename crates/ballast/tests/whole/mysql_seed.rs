@@ -76,7 +76,9 @@ fn demo(user: User, flavour: &str, version: &str) {
 
     assert!(cluster.kubectl("get svc mysql-my-mysql-instance").ok().contains(" 3306/TCP "));
     let forward = Forward::to(&cluster, "svc/mysql-my-mysql-instance", "3306");
-    assert!(greeting(&forward).contains(&version));
+    // Old clients of MariaDB know it by a version that MySQL once had.
+    let greeting = greeting(&forward);
+    assert!(greeting.strip_prefix("5.5.5-").unwrap_or(&greeting).starts_with(&version), "{greeting}");
     instance.sql("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('kept');").ok();
     let wrong = instance.sql_with("wrong", "SELECT 1;").refused();
     assert!(wrong.contains("Access denied for user 'myuser'"), "{wrong}");
