@@ -534,6 +534,8 @@ mod tests {
         let usual = run("", &environment).unwrap();
         assert_eq!(usual.cluster, Cluster::Kubeconfig(vec!["/a".into(), "/b".into()]));
         assert_eq!(usual.lease, None);
+        let ports = [usual.metrics, usual.health].map(|address| address.unwrap().0);
+        assert_eq!(ports, [":8080", ":8081"]);
         let other = run("--leader-elect --metrics-bind-address 0 --kubeconfig /c", &environment).unwrap();
         assert_eq!(other.cluster, Cluster::Kubeconfig(vec!["/c".into()]));
         assert_eq!(other.lease, Some(LeaseName { namespace: "elsewhere".into(), name: "ballast".into() }));

@@ -5,12 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use ballast_operator::{Action, Answer, Failure, Question};
+use ballast_operator::{Action, Answer, Class, Failure, Question};
 use ballast_runtime::{About, Backoff, Engine, Options};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::{
@@ -67,6 +68,60 @@ async fn no_more_rounds_are_under_way_than_are_asked_for() {
     let [all, _, most] = &*crowd.0;
     eventually("everybody had a turn", async || (all.load(Ordering::SeqCst) >= 12).then_some(())).await;
     assert_eq!(most.load(Ordering::SeqCst), 3);
+}
+
+/// Fails at whatever it is asked for, and remembers when and for whom.
+#[derive(Clone, Default)]
+struct Failing(Arc<Mutex<Vec<(String, Instant)>>>);
+
+impl Failing {
+    fn tries(&self, name: &str) -> Vec<Instant> {
+        self.0.lock().iter().filter(|(who, _)| who == name).map(|(_, when)| *when).collect()
+    }
+}
+
+impl Engine for Failing {
+    fn ask<'a>(&'a self, _: About<'a>, _: &'a Question) -> BoxFuture<'a, Answer> {
+        Box::pin(async { Answer::Said(json!("nothing")) })
+    }
+
+    fn act<'a>(&'a self, about: About<'a>, _: &'a Action) -> BoxFuture<'a, Result<(), Failure>> {
+        self.0.lock().push((about.name.to_owned(), Instant::now()));
+        Box::pin(async { Err(Failure::new(Class::Retry, "not now")) })
+    }
+}
+
+#[tokio::test]
+async fn what_fails_is_tried_at_ever_longer_intervals_of_its_own() {
+    let drydock = cluster().await;
+    let (failing, first) = (Failing::default(), Duration::from_millis(40));
+    let options = Options { concurrency: 1, backoff: Backoff { first, ..Backoff::default() }, ..options() };
+    let _running = run_with(&drydock, NotebookOperator, failing.clone(), options);
+    let mut stalling = notebook("old", 1);
+    stalling.spec.stalls = true;
+    create(&drydock, &stalling).await;
+    let tried = |name, times| {
+        let failing = failing.clone();
+        async move {
+            eventually("it is tried again", async || {
+                Some(failing.tries(name)).filter(|tries| tries.len() >= times)
+            })
+            .await
+        }
+    };
+    let tries = tried("old", 7).await;
+    let pauses: Vec<Duration> = tries.windows(2).map(|two| two[1] - two[0]).collect();
+    for (failures, pause) in pauses.iter().enumerate() {
+        let least = first * (1 << failures) / 2;
+        assert!(*pause >= least, "{pause:?} after {} failures, and not {least:?}: {pauses:?}", failures + 1);
+    }
+    // Its next try is long hence. Others neither wait for it, nor as long as it does.
+    stalling.metadata.name = Some("new".into());
+    create(&drydock, &stalling).await;
+    create(&drydock, &notebook("fine", 1)).await;
+    tried("new", 3).await;
+    until(&drydock, "fine", "Ready", "True Written").await;
+    assert_eq!(failing.tries("old").len(), 7);
 }
 
 fn metric(running: &Running, name: &str) -> u64 {
