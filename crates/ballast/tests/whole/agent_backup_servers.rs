@@ -90,6 +90,23 @@ INSERT INTO bytes SELECT seq, UNHEX(SUBSTR(MD5(seq), 1, 8)), UNHEX(SHA2(seq, 512
 /// What is neither, or can't be said in bytes.
 const OTHERS: [&str; 3] = ["c BIT(3)", "c TEXT CHARACTER SET latin1", "c VARBINARY(3) DEFAULT 'x'"];
 
+/// Tables that are written to until somebody says that it is enough.
+const TWO_TABLES: &str = r"
+CREATE DATABASE moment;
+USE moment;
+CREATE TABLE going (n INT) ENGINE = InnoDB;
+INSERT INTO going VALUES (1);
+CREATE TABLE one (n INT PRIMARY KEY AUTO_INCREMENT) ENGINE = @@;
+CREATE TABLE two LIKE one;
+DELIMITER ;;
+CREATE PROCEDURE writes() BEGIN
+  WHILE EXISTS (SELECT * FROM going) DO
+    START TRANSACTION; INSERT INTO one VALUES (); INSERT INTO two VALUES (); COMMIT;
+  END WHILE;
+END;;
+DELIMITER ;
+";
+
 const LOADED_OTHERWISE: &str = r"-- MariaDB dump
 CREATE DATABASE `wei``rd ü`;
 USE `wei``rd ü`;
@@ -212,6 +229,7 @@ spec:
         let server = self.name("server");
         self.sql(&server, &format!("USE `wei``rd ü`;\n{DATA}\n{}", self.server.more)).ok();
         self.scripts(&host);
+        self.is_of_one_moment(&host);
         let backup = self.backs_up(&host, "one");
         self.refuses_what_is_loaded_otherwise(&server);
         self.restores(&backup);
@@ -238,6 +256,42 @@ spec:
         let refused = script("script-4", "wrong", "/work/init.sql");
         assert_eq!(refused["message"], failed["message"], "what went wrong is not forgotten");
         assert_eq!(self.asks(&self.name("server"), "SELECT COUNT(*) FROM `wei``rd ü`.once"), "1\n");
+    }
+
+    /// Somebody writes all the while, to two tables in each transaction, or to one after the other where there are none:
+    /// a backup has what was there at one moment, and the writer goes on after it.
+    fn is_of_one_moment(&self, host: &str) {
+        let server = self.name("server");
+        for (of, engine, most) in [("transactions", "InnoDB", 0), ("locks", "MyISAM", 1)] {
+            self.sql(&server, &TWO_TABLES.replace("@@", engine)).ok();
+            let to = ["--host", host, "--password-file", "/credentials/root", "--database", "moment", "--to"];
+            let rows = "SELECT COUNT(*) FROM moment.two";
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| self.sql(&server, "CALL moment.writes()").ok());
+                eventually("it writes", || (self.asks(&server, rows) != "0\n").then_some(()));
+                let dump = [&["dump", self.server.name][..], &to, &["/work/backup"]].concat();
+                let backup = self.once(of, &dump);
+                let after: i64 = self.asks(&server, rows).trim().parse().unwrap();
+                self.sql(&server, "DELETE FROM moment.going").ok();
+                writer.join().unwrap();
+                assert_eq!(backup["ok"], true, "{backup}");
+                let manifest = self.manifest(of);
+                let rows = |name| {
+                    let mut tables = manifest["tables"].as_array().unwrap().iter();
+                    tables
+                        .find(|table| table["name"] == name)
+                        .and_then(|table| table["rows"].as_i64())
+                        .unwrap()
+                };
+                let (one, two) = (rows("one"), rows("two"));
+                assert!(0 < two && two < after, "{of}: it went on writing, from {two} to {after}");
+                assert!(
+                    (0..=most).contains(&(one - two)),
+                    "{of}: {one} rows in one table, {two} in the other"
+                );
+            });
+            self.sql(&server, "DROP DATABASE moment").ok();
+        }
     }
 
     /// A backup; gives its last message.
