@@ -28,13 +28,16 @@ pub(crate) fn retire(plan: &mut Plan, view: &View<MySQL>) {
     if !view.resource.finalizers().iter().any(|taken| taken == finalizer) {
         return;
     }
+    let policy = view.resource.spec.deletion_policy;
     if namespace_goes(view) {
-        let note = "the namespace is being deleted, and nothing can be started in it: no last backup is made"
-            .to_owned();
-        plan.event(EventType::Warning, "NoFinalBackup", "Delete", note, "people should know of it");
+        if policy == DeletionPolicy::Snapshot && may_hold_data(view) {
+            // Not by an event, which can't be written there either.
+            let message =
+                "the namespace is being deleted, and nothing can be started in it: no last backup is made";
+            say(plan, view, message.to_owned(), Some(Trouble::new("NoFinalBackup", message)));
+        }
         return release(plan, finalizer);
     }
-    let policy = view.resource.spec.deletion_policy;
     if policy == DeletionPolicy::Snapshot && !take_the_last_backup(plan, view) {
         return;
     }
@@ -134,6 +137,13 @@ fn take_the_last_backup(plan: &mut Plan, view: &View<MySQL>) -> bool {
         Some(trouble) => trouble.message.clone(),
         None => format!("the last backup, {name}, is being made"),
     };
+    say(plan, view, message, trouble);
+    plan.then(Effect::LookAgain(AGAIN), "a deadline makes no noise");
+    false
+}
+
+/// What is said of an instance that goes.
+fn say(plan: &mut Plan, view: &View<MySQL>, message: String, trouble: Option<Trouble>) {
     let old = view.resource.status.clone().unwrap_or_default();
     let mut conditions = view
         .conditions()
@@ -156,8 +166,6 @@ fn take_the_last_backup(plan: &mut Plan, view: &View<MySQL>) -> bool {
         ..old
     };
     plan.report(view, status);
-    plan.then(Effect::LookAgain(AGAIN), "a deadline makes no noise");
-    false
 }
 
 /// Whether anything can be on the volume that somebody put there: a server served, or the volume was here before.
