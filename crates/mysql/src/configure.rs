@@ -1,6 +1,7 @@
 //! Whether the script was run.
 
 use ballast_operator::{Trouble, View};
+use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;
 
 use crate::{
@@ -24,7 +25,14 @@ pub(crate) enum Script {
     /// It was not run to its end. The trouble says whether that is tried again by itself: not where it was begun, for
     /// then nobody knows what it did.
     Failed(Trouble),
+    /// It is not there. The one who looked says so no longer than for a while, and another looks.
+    Absent { trouble: Trouble, is_over: bool },
 }
+
+/// How long it is not looked for that was not there.
+const AGAIN: SignedDuration = SignedDuration::from_secs(10);
+/// What the agent says of a script that is not there.
+const NO_SCRIPT: &str = "NoScript";
 
 pub(crate) fn script(view: &View<MySQL>, instance: &Instance) -> Script {
     let Some(script) = &instance.script else { return Script::None };
@@ -47,6 +55,14 @@ pub(crate) fn script(view: &View<MySQL>, instance: &Instance) -> Script {
                 format!("the init script could not be begun, which is tried again: {why}{}", origin(script)),
             )),
         },
+        Progress::Failed if jobs::last_failure(&pods).is_some_and(|words| words.reason == NO_SCRIPT) => {
+            let trouble = Trouble::new(
+                "InitScriptFailed",
+                format!("the init script is not there, and is looked for again{}", origin(script)),
+            );
+            let is_over = jobs::failed_at(&job).is_none_or(|at| view.now.duration_since(at) >= AGAIN);
+            Script::Absent { trouble, is_over }
+        }
         Progress::Failed => {
             let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(&job));
             let why = why.unwrap_or_else(|| "nobody said why".to_owned());

@@ -1,8 +1,9 @@
 //! What a Job and its pods show.
 
 use ballast_operator::View;
+use jiff::Timestamp;
 use k8s_openapi::api::{
-    batch::v1::Job,
+    batch::v1::{Job, JobCondition},
     core::v1::{ContainerStateTerminated, Pod},
 };
 use kube_core::Resource;
@@ -36,9 +37,18 @@ pub(crate) fn progress(job: &Job) -> Progress {
 
 /// Why Kubernetes gave a Job up.
 pub(crate) fn given_up(job: &Job) -> Option<String> {
-    let mut conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let failed = conditions.find(|condition| condition.type_ == "Failed" && condition.status == "True")?;
+    let failed = failed(job)?;
     failed.message.clone().or_else(|| failed.reason.clone())
+}
+
+/// When it did.
+pub(crate) fn failed_at(job: &Job) -> Option<Timestamp> {
+    Some(failed(job)?.last_transition_time.as_ref()?.0)
+}
+
+fn failed(job: &Job) -> Option<&JobCondition> {
+    let mut conditions = job.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|condition| condition.type_ == "Failed" && condition.status == "True")
 }
 
 /// The pods of a Job, the last that ended last.
@@ -72,10 +82,20 @@ pub(crate) fn why_tried_again(pods: &[Pod]) -> Option<String> {
     pods.last().and_then(ended).filter(again).and_then(|_| why_failed(pods))
 }
 
-/// Why the last of a Job's pods that failed did so.
+/// The last of a Job's pods that failed.
+fn last_failed(pods: &[Pod]) -> Option<&Pod> {
+    pods.iter().rev().find(|pod| ended(pod).is_some_and(|ended| ended.exit_code != 0))
+}
+
+/// What it said in the end.
+pub(crate) fn last_failure(pods: &[Pod]) -> Option<LastWords> {
+    last_failed(pods).and_then(last_words).filter(|words| !words.ok)
+}
+
+/// Why it failed.
 pub(crate) fn why_failed(pods: &[Pod]) -> Option<String> {
-    let pod = pods.iter().rev().find(|pod| ended(pod).is_some_and(|ended| ended.exit_code != 0))?;
-    match last_words(pod).filter(|words| !words.ok) {
+    let pod = last_failed(pods)?;
+    match last_failure(pods) {
         Some(words) if words.reason.is_empty() => Some(words.message),
         Some(words) => Some(format!("{}: {}", words.reason, words.message)),
         None => {

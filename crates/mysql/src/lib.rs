@@ -118,7 +118,7 @@ impl Operator for MySQLOperator {
             Relation::owned::<ConfigMap>().within(LABEL),
             Relation::owned::<CronJob>().removable().within(LABEL),
             // Those that restore and configure are its own; those that make backups are the CronJob's.
-            Relation::owned::<Job>().within(LABEL),
+            Relation::owned::<Job>().removable().within(LABEL),
             Relation::observed::<Job>(LABEL),
             Relation::kept::<Secret>(LABEL).removable().within(LABEL),
             // People name their own ones to restore from: all are seen.

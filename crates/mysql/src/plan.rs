@@ -75,7 +75,7 @@ fn bring_about(
     back_up(plan, operator, view, instance, &target, live.is_some());
     let growing = grow(plan, view, instance);
     let trouble = server::trouble(view, instance, &target, &health).or_else(|| match &script {
-        Script::Failed(trouble) => Some(trouble.clone()),
+        Script::Failed(trouble) | Script::Absent { trouble, .. } => Some(trouble.clone()),
         _ => None,
     });
     let mut report = status::of_server(view, &target, &health, &script, growing, trouble);
@@ -286,6 +286,9 @@ fn configure(
     health: &Health,
     script: &Script,
 ) {
+    if let Script::Absent { is_over: true, .. } = script {
+        retire::remove_job(plan, view, &desired::script_name(&instance.name), "the script may be there now");
+    }
     let (Health::Serves(..), Script::Begin(config_map, key)) = (health, script) else { return };
     if let Some(text) = instance.script.as_ref().and_then(|script| script.inline.as_deref()) {
         plan.apply(

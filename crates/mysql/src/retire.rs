@@ -7,7 +7,7 @@ use ballast_operator::{
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    batch::v1::CronJob,
+    batch::v1::{CronJob, Job},
     core::v1::{Namespace, PersistentVolumeClaim, Secret},
 };
 use kube_core::{Resource, ResourceExt as _};
@@ -183,6 +183,11 @@ fn may_hold_data(view: &View<MySQL>) -> bool {
 /// Removes the CronJob, where there is one of ours.
 pub(crate) fn remove_cron_job(plan: &mut Plan, view: &View<MySQL>, because: &str) {
     remove::<CronJob>(plan, view, &desired::cron_job_name(view.name()), &Removal::Child, because);
+}
+
+/// Removes a Job, where there is one of ours.
+pub(crate) fn remove_job(plan: &mut Plan, view: &View<MySQL>, name: &str, because: &str) {
+    remove::<Job>(plan, view, name, &Removal::Child, because);
 }
 
 fn remove<K>(plan: &mut Plan, view: &View<MySQL>, name: &str, right: &Removal, because: &str)

@@ -112,7 +112,7 @@ pub(crate) fn of_server(
     status.init_script_done = *script == Script::Done;
     let began = status.version.is_some();
     let ready = match (health, script) {
-        (Health::Serves(..), Script::Failed(trouble)) => {
+        (Health::Serves(..), Script::Failed(trouble) | Script::Absent { trouble, .. }) => {
             (ConditionStatus::False, trouble.reason, "the server serves, and is not configured".to_owned())
         }
         (Health::Serves(..), Script::Begin(..) | Script::Running) => {

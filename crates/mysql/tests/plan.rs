@@ -278,6 +278,30 @@ fn a_script_that_failed_is_told_before_its_job_gives_up() {
 }
 
 #[test]
+fn a_script_that_is_not_there_is_looked_for_again() {
+    let mut stage = sample("");
+    stage.meanwhile("{kind: MySQL, spec: {initScript: {configMap: {name: mine, key: a.sql}}}}").rest();
+    runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+    stage.rest();
+    let last =
+        retried("mysql-init-shop", "NoScript", "there is no script").replace("exitCode: 1", "exitCode: 3");
+    let at = stage.view.now;
+    stage.meanwhile(&last);
+    stage.meanwhile(&format!("{{apiVersion: batch/v1, kind: Job, metadata: {{name: mysql-init-shop}}, status: {{conditions: [{{type: Failed, status: 'True', lastTransitionTime: '{at}'}}]}}}}"));
+    assert_eq!(
+        stage.rest().condition("Degraded"),
+        "True InitScriptFailed: the init script is not there, and is looked for again (the script is a.sql of the ConfigMap \
+         mine)"
+    );
+    assert_eq!(stage.later(9).effects(), "", "not all the time");
+    let effects = stage.later(1).effects();
+    assert!(effects.contains("remove") && effects.contains("mysql-init-shop"), "{effects}");
+    stage.rest();
+    assert!(!stage.child("Job", "mysql-init-shop").contains("conditions"), "another looks");
+    assert!(stage.condition("Degraded").starts_with("False"), "{}", stage.condition("Degraded"));
+}
+
+#[test]
 fn a_restore_that_failed_is_told_before_its_job_gives_up() {
     let mut stage = sample(&backup("before", "Requested", "2030-01-01T02:00:00Z", COMPLETE));
     stage.meanwhile(RESTORED).rest();

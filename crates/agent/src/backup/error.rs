@@ -89,6 +89,9 @@ pub enum BackupError {
     /// A script was begun, and nobody knows how far it came.
     #[error("{0}")]
     Begun(String),
+    /// There is no such script.
+    #[error("there is no script {0:?}")]
+    NoScript(PathBuf),
     /// Somebody asked for an end.
     #[error("{0} came before it was done; nothing was kept")]
     Stopped(Signal),
@@ -118,6 +121,7 @@ impl BackupError {
             BackupError::Differs(_) => "RestoreDiffers",
             BackupError::Refused(_) => "Refused",
             BackupError::Begun(_) => "ScriptInterrupted",
+            BackupError::NoScript(_) => "NoScript",
             BackupError::Stopped(_) => "Stopped",
             BackupError::Run(_) | BackupError::Process(_) => "ServerUnprepared",
         }
@@ -131,7 +135,8 @@ impl BackupError {
             | BackupError::Manifest { .. }
             | BackupError::Differs(_)
             | BackupError::Refused(_)
-            | BackupError::Begun(_) => true,
+            | BackupError::Begun(_)
+            | BackupError::NoScript(_) => true,
             _ => false,
         }
     }

@@ -5,7 +5,7 @@
 //! by itself, and a person is told what to do.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use super::error::{BackupError, on};
@@ -47,7 +47,10 @@ pub enum Ran {
 /// # Errors
 /// It failed, or it was begun before and not done.
 pub fn script(script: &Script, signals: &Signals) -> Result<Ran, BackupError> {
-    let text = fs::read(&script.file).map_err(on("can't read", script.file.clone()))?;
+    let text = fs::read(&script.file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => BackupError::NoScript(script.file.clone()),
+        _ => on("can't read", script.file.clone())(error),
+    })?;
     Stop::guard(signals, |stop| run(script, &text, stop))
 }
 
