@@ -52,7 +52,7 @@ pub use install::{InstallError, install};
 pub use message::{DEFAULT_LOG, leave};
 pub use prepare::Database;
 pub use process::{Ended, ProcessError, Signals};
-pub use run::{Finished, Run, RunError, run};
+pub use run::{Finished, Run, RunError, run, which};
 pub use secret::{Secret, SecretError};
 pub use sql::{Longest, NameError};
 pub use version::Version;

@@ -194,7 +194,10 @@ pub(crate) fn check(mut run: Run) -> Result<Checked, RunError> {
 }
 
 /// The version of the server that this image has.
-pub(crate) fn which(flavour: Flavour) -> Result<Version, RunError> {
+///
+/// # Errors
+/// When it has none, or another one.
+pub fn which(flavour: Flavour) -> Result<Version, RunError> {
     let program = flavour.program();
     let output = Command::new(program)
         .arg("--version")

@@ -312,7 +312,7 @@ pub enum AgentCommand {
     },
     /// Prepare a volume the first time, and run a server on it
     Run(AgentRunArguments),
-    /// Backups and scripts.
+    /// What is done once.
     #[command(flatten)]
     Backup(BackupCommand),
 }

@@ -13,6 +13,7 @@
 //!   of the last complete one.
 //! - A volume is opened by what wrote it, or by what its maker says can open it, and then only after a complete backup.
 //!   What is refused leaves the server as it is.
+//! - A server that serves is replaced by another version only after that was found in its image.
 //! - Retention never removes the last complete backup, nor one that is being restored from, nor one that a person made.
 //! - Under the policy `Snapshot` the volume goes only after a complete backup, unless a person says otherwise by the
 //!   annotation [`SKIP_FINAL_BACKUP`], or the whole namespace goes and nothing can be started in it.
@@ -26,7 +27,7 @@
 //! | `resource`, `validate` | what people write; what it comes to |
 //! | `flavour`, `upgrade`, `schedule` | the servers and their versions; which opens what; when backups are due |
 //! | `plan`, `retire` | the runbook: from nothing to a server; from a server to nothing |
-//! | `names`, `restore`, `server`, `configure`, `backups` | what the view shows of each stage |
+//! | `names`, `restore`, `image`, `server`, `configure`, `backups` | what the view shows of each stage |
 //! | `status` | what is said of it |
 //! | `backup` | the operator of MySQLBackups |
 //! | `desired` | the objects; `desired/agent` has every command line |
@@ -41,6 +42,7 @@ mod backups;
 mod configure;
 mod desired;
 mod flavour;
+mod image;
 mod jobs;
 mod names;
 mod plan;
@@ -117,7 +119,7 @@ impl Operator for MySQLOperator {
             Relation::owned::<Service>(),
             Relation::owned::<ConfigMap>().within(LABEL),
             Relation::owned::<CronJob>().removable().within(LABEL),
-            // Those that restore and configure are its own; those that make backups are the CronJob's.
+            // Those that restore, configure and look into images are its own; those that make backups are the CronJob's.
             Relation::owned::<Job>().removable().within(LABEL),
             Relation::observed::<Job>(LABEL),
             Relation::kept::<Secret>(LABEL).removable().within(LABEL),
@@ -137,6 +139,7 @@ impl Operator for MySQLOperator {
             ObjectRef::of::<CronJob>(desired::cron_job_name(&name)),
             ObjectRef::of::<Job>(desired::restore_name(&name)),
             ObjectRef::of::<Job>(desired::script_name(&name)),
+            ObjectRef::of::<Job>(desired::look_name(&name)),
             ObjectRef::of::<ConfigMap>(desired::script_name(&name)),
             ObjectRef::of::<Secret>(desired::secret_name(&name)),
             ObjectRef::of::<PersistentVolumeClaim>(desired::data_claim_name(&name)),

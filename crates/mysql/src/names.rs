@@ -21,6 +21,7 @@ pub(crate) fn taken(view: &View<MySQL>) -> Option<Taken> {
         .or_else(|| view.taken::<CronJob>(&desired::cron_job_name(name)))
         .or_else(|| view.taken::<Job>(&desired::restore_name(name)))
         .or_else(|| view.taken::<Job>(&desired::script_name(name)))
+        .or_else(|| view.taken::<Job>(&desired::look_name(name)))
         .or_else(|| view.taken::<ConfigMap>(&desired::script_name(name)))
 }
 

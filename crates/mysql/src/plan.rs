@@ -11,6 +11,7 @@ use crate::{
     backups::Made,
     configure::{self, Script},
     desired::{self, agent},
+    image::Look,
     names,
     resource::{Cause, MySQL},
     restore::{self, Restore},
@@ -68,6 +69,7 @@ fn bring_about(
         other => return begin_with(plan, operator, view, instance, other),
     };
     let want = stateful_set(operator, view, instance, &target, live.as_ref());
+    look(plan, operator, view, instance, &target);
     serve(plan, view, instance, &target, live.as_ref(), want.clone());
     let health = server::health(view, answers, &target, live.as_ref(), Some(&want));
     let script = configure::script(view, instance);
@@ -240,6 +242,24 @@ fn begin_with(
     grow(plan, view, instance);
     report.add(plan, view, instance);
     plan.then(Effect::LookAgain(server::freshness(view)), "what is waited for may belong to somebody else");
+}
+
+/// Another version is looked for before anything is done about it, and for no longer.
+fn look(plan: &mut Plan, operator: &MySQLOperator, view: &View<MySQL>, instance: &Instance, target: &Target) {
+    let job = desired::look_name(&instance.name);
+    match &target.change {
+        Change::LookFirst(Look::Begin) => {
+            let job = desired::look_job(view, instance, &operator.agent_image);
+            plan.apply(Object::of(&job), format!("whether there is a {} is not known yet", instance.server));
+        }
+        Change::LookFirst(Look::Outdated) => {
+            retire::remove_job(plan, view, &job, "it looked into another image");
+        }
+        Change::LookFirst(_) | Change::BackUpFirst { .. } | Change::Stopped { .. } => {}
+        Change::None | Change::Refused(_) | Change::Underway { .. } => {
+            retire::remove_job(plan, view, &job, "what it found out is not asked any more");
+        }
+    }
 }
 
 fn serve(

@@ -14,6 +14,7 @@ use crate::{
     backups::{self, Made},
     desired::{self, CONTAINER, agent, image_of, is_upgrade},
     flavour::{Flavour, Server, Version},
+    image::{self, Look},
     resource::MySQL,
     upgrade::{Path, Refusal, path, supported},
     validate::Instance,
@@ -32,6 +33,8 @@ const LITTLE: u64 = 5;
 
 /// What the agent says in the end of a server that ended on such a volume.
 const NEARLY_FULL: &str = "the volume is nearly full";
+/// What it says of data that a newer version opened.
+const MUST_NOT_OPEN: &str = "must not open";
 
 /// What is asked of the server's pod.
 pub(crate) fn questions(view: &View<MySQL>) -> Vec<Question> {
@@ -94,6 +97,8 @@ pub(crate) enum Change {
     None,
     /// It is not carried out.
     Refused(Refusal),
+    /// It waits for what is in the image that is wanted.
+    LookFirst(Look),
     /// It waits for a complete backup, which is to be asked for where it is not there.
     BackUpFirst { backup: Made },
     /// The backup failed, and so it is not carried out.
@@ -131,14 +136,25 @@ pub(crate) fn target(
     if accepted == instance.image {
         return Ok(go());
     }
-    Ok(match path(&wrote, &instance.server) {
-        Path::Same => go(),
-        Path::Refused(refusal) => stay(accepted, Change::Refused(refusal)),
+    let way = match path(&wrote, &instance.server) {
+        Path::Refused(refusal) => return Ok(stay(accepted, Change::Refused(refusal))),
+        way => way,
+    };
+    // What ran before can be had: somebody else wrote another image into the StatefulSet.
+    let is_known = status.and_then(|status| status.image.as_ref()) == Some(&instance.image);
+    if !is_known
+        && let found = image::look(view, instance)
+        && found != Look::Found
+    {
+        return Ok(stay(accepted, Change::LookFirst(found)));
+    }
+    Ok(match way {
         Path::Open => match backups::before_upgrade(view) {
             Made::Complete => go(),
             Made::Failed(why) => stay(accepted, Change::Stopped { why }),
             backup => stay(accepted, Change::BackUpFirst { backup }),
         },
+        _ => go(),
     })
 }
 
@@ -244,7 +260,7 @@ pub(crate) fn trouble(
         Health::Serves(_, said) => little_space(view, instance, said),
         Health::Fails(why) => Some(Trouble::new("NotServing", why.clone())),
         Health::Denies(why) => Some(Trouble::new(PASSWORD_UNKNOWN, password_unknown(view, why))),
-        _ => pod::trouble(&pods, CONTAINER).map(|trouble| no_space(instance, trouble)),
+        _ => pod::trouble(&pods, CONTAINER).map(|trouble| with_remedy(view, instance, trouble)),
     };
     match (&target.change, failing) {
         (Change::Refused(refusal), _) => Some(Trouble::new(
@@ -252,6 +268,16 @@ pub(crate) fn trouble(
             format!(
                 "the change of the version is not carried out, and the server goes on as it is: {}",
                 refusal.message()
+            ),
+        )),
+        (Change::LookFirst(Look::Lacking(why)), _) => Some(Trouble::new(
+            "VersionNotAvailable",
+            format!(
+                "there is no {} to be had from {}, so the server is left as it is: {why}. Set mysqlVersion to one that \
+                 there is, or delete the Job {} to have it looked for again",
+                instance.server,
+                instance.image,
+                desired::look_name(&instance.name)
             ),
         )),
         (Change::Stopped { why }, _) => Some(Trouble::new(
@@ -283,23 +309,38 @@ fn password_unknown(view: &View<MySQL>, why: &str) -> String {
 fn way_back(view: &View<MySQL>, from: &Server) -> String {
     let backup = backups::last_before_upgrade(view);
     let backup = backup.map_or_else(String::new, |name| {
-        format!(
-            "; where the new version already changed the data, make another MySQL with mysqlVersion {} and \
-             restoreFrom.backup {name}",
-            from.version
-        )
+        let instead = restore_into_another(&from.version, &name);
+        format!("; where the new version already changed the data, {instead}")
     });
     let Version { major, minor, .. } = from.version;
     format!("The way back: set mysqlVersion to {major}.{minor}{backup}")
 }
 
-/// A server that ended on a volume on which there is nothing left, as the agent says, needs one thing only.
-fn no_space(instance: &Instance, trouble: Trouble) -> Trouble {
-    if !trouble.message.contains(NEARLY_FULL) {
-        return trouble;
+/// What a pod says has one remedy in some cases. A server that ended on a volume on which there is nothing left, as the
+/// agent says, needs one thing only; and where an image is not to be had, another is; what a newer one opened, an older
+/// one never does again.
+fn with_remedy(view: &View<MySQL>, instance: &Instance, trouble: Trouble) -> Trouble {
+    let Trouble { reason, message } = trouble;
+    if message.contains(NEARLY_FULL) {
+        let message = format!("{message}. Raise storageSize, which is {}", instance.size);
+        return Trouble::new("StorageLow", message);
     }
-    let message = format!("{}. Raise storageSize, which is {}", trouble.message, instance.size);
-    Trouble::new("StorageLow", message)
+    if reason == pod::IMAGE_PULL_FAILED && message.contains(&instance.image) {
+        let message =
+            format!("{message}. Where there is no such image, set mysqlVersion to one that there is");
+        return Trouble::new(reason, message);
+    }
+    if message.contains(MUST_NOT_OPEN)
+        && let Some(backup) = backups::last_before_upgrade(view)
+    {
+        let why = format!("{message}. {}", restore_into_another(&instance.server.version, &backup));
+        return Trouble::new(reason, why);
+    }
+    Trouble::new(reason, message)
+}
+
+fn restore_into_another(version: &Version, backup: &str) -> String {
+    format!("make another MySQL with mysqlVersion {version} and restoreFrom.backup {backup}")
 }
 
 /// Whether the volume is nearly full. Once it is said, it is said until there is plenty.

@@ -5,6 +5,7 @@ use ballast_operator::{ConditionStatus, Plan, Trouble, View};
 use crate::{
     backups,
     configure::Script,
+    image::Look,
     resource::{MySQL, MySQLStatus},
     server::{Change, Health, PASSWORD_UNKNOWN, Target},
     validate::{Instance, Problem},
@@ -127,6 +128,11 @@ pub(crate) fn of_server(
         (Health::Unknown(why), _) => (ConditionStatus::Unknown, "NotVerified", why.clone()),
     };
     let progressing = match (&target.change, health, script) {
+        (Change::LookFirst(Look::Begin | Look::Outdated | Look::Running), ..) => (
+            true,
+            "Looking",
+            "the image of the other version is looked into before the server is touched".to_owned(),
+        ),
         (Change::BackUpFirst { .. }, ..) => {
             (true, "BackingUp", "the version is changed after a complete backup".to_owned())
         }
@@ -143,7 +149,7 @@ pub(crate) fn of_server(
         },
     };
     let phase = match (ready.0, progressing.1) {
-        (_, "BackingUp" | "Upgrading") => "Upgrading",
+        (_, "Looking" | "BackingUp" | "Upgrading") => "Upgrading",
         (ConditionStatus::True, _) => "Ready",
         (ConditionStatus::Unknown, _) => "Unknown",
         (ConditionStatus::False, "Configuring") => "Configuring",

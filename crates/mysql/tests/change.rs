@@ -6,7 +6,11 @@ mod support;
 
 use ballast_mysql::{MySQLOperator, ServerStatus, Told};
 use ballast_staging::{Stage, same_text};
-use support::{COMPLETE, backup, runs, serves, settled, told};
+use support::{COMPLETE, backup, looked, runs, serves, settled, told};
+
+/// The Job that looks into an image.
+const LOOK: &str = "mysql-version-shop";
+const NO_LOOK: &str = "there is no Job mysql-version-shop\n";
 
 fn image(stage: &Stage<MySQLOperator>) -> String {
     let set = stage.child("StatefulSet", "mysql-shop");
@@ -56,8 +60,57 @@ fn an_image_that_was_edited_by_hand_is_put_back_and_no_upgrade() {
 fn upgrading() -> (Stage<MySQLOperator>, String) {
     let mut stage = settled("");
     stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.4'}}").rest();
+    looked(&mut stage, r#"{"ok":true,"flavour":"mysql","version":"8.4.3"}"#);
+    stage.rest();
     let name = "upgrade-shop-0a1b2c-2".to_owned();
     (stage, name)
+}
+
+#[test]
+fn before_anything_else_the_other_version_is_looked_for() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.4'}}").rest();
+    insta::assert_snapshot!("look_job", stage.child("Job", LOOK));
+    assert!(stage.condition("Ready").starts_with("True"));
+    assert!(stage.condition("Progressing").starts_with("True Looking"), "{}", stage.condition("Progressing"));
+    assert_eq!(stage.effects(), "");
+    // Another one is wanted meanwhile: what is found in the first says nothing of it.
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0.41'}}");
+    let effects = stage.effects();
+    assert!(effects.contains("remove") && effects.contains(LOOK), "{effects}");
+    stage.rest();
+    assert!(stage.child("Job", LOOK).contains("image: mysql:8.0.41"), "{}", stage.child("Job", LOOK));
+    // It is set back, and nobody needs to know any more.
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0'}}").rest();
+    assert_eq!(stage.child("Job", LOOK), NO_LOOK);
+    assert_eq!(image(&stage), "mysql:8.0");
+}
+
+#[test]
+fn a_version_that_is_not_to_be_had_leaves_the_server_as_it_is() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0.999'}}").rest();
+    stage.meanwhile("{apiVersion: v1, kind: Pod, metadata: {name: mysql-version-shop-x, labels: {mysql-instance: shop}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: mysql-version-shop, uid: j, controller: true}]}, status: {containerStatuses: [{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0.999', imageID: '', state: {waiting: {reason: ImagePullBackOff}}}]}}");
+    assert_eq!(
+        stage.rest().condition("Degraded"),
+        "True VersionNotAvailable: there is no MySQL 8.0.999 to be had from mysql:8.0.999, so the server is left as it is: \
+         1 of 1 pods fail: mysql-version-shop-x: the image mysql:8.0.999 can't be pulled; `kubectl describe pod \
+         mysql-version-shop-x` says why. Set mysqlVersion to one that there is, or delete the Job \
+         mysql-version-shop to have it looked for again"
+    );
+    assert!(stage.condition("Ready").starts_with("True"));
+    assert!(stage.condition("Progressing").starts_with("False"), "{}", stage.condition("Progressing"));
+    assert_eq!(image(&stage), "mysql:8.0");
+    assert_eq!(stage.effects(), "");
+    // There is such an image, and something else in it.
+    looked(&mut stage, r#"{"ok":true,"flavour":"mysql","version":"8.0.41"}"#);
+    let degraded = stage.rest().condition("Degraded");
+    assert!(degraded.contains("the image mysql:8.0.999 has MySQL 8.0.41. Set mysqlVersion to"), "{degraded}");
+    assert_eq!(image(&stage), "mysql:8.0");
+    looked(&mut stage, r#"{"ok":true,"flavour":"mysql","version":"8.0.999"}"#);
+    stage.rest();
+    let name = "upgrade-shop-0a1b2c-2";
+    assert!(stage.child("MySQLBackup", name).contains("BeforeUpgrade"), "there it is");
 }
 
 #[test]
@@ -86,6 +139,7 @@ fn an_upgrade_begins_with_a_backup() {
         stage.child("StatefulSet", "mysql-shop").contains("--upgrade"),
         "taking it away would restart the server"
     );
+    assert_eq!(stage.child("Job", LOOK), NO_LOOK, "nobody needs to know any more");
     assert_eq!(stage.effects(), "");
 }
 
@@ -118,6 +172,8 @@ fn an_upgrade_that_fails_says_the_way_back_and_it_is_one() {
     assert!(degraded.starts_with("True UpgradeFailed: 1 of 1 pods fail: mysql-shop-0 keeps crashing: Error, exit code 1: the data is too odd"), "{degraded}");
     assert!(degraded.contains(&format!("The way back: set mysqlVersion to 8.0; where the new version already changed the data, make another MySQL with mysqlVersion 8.0.40 and restoreFrom.backup {name}")), "{degraded}");
     stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0'}}").rest();
+    looked(&mut stage, r#"{"ok":true,"flavour":"mysql","version":"8.0.40"}"#);
+    stage.rest();
     assert_eq!(image(&stage), "mysql:8.0", "no backup is needed to go back to what wrote the data");
     assert!(!stage.child("StatefulSet", "mysql-shop").contains("--upgrade"));
 }

@@ -4,6 +4,9 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Conta
 
 use crate::Trouble;
 
+/// The reason of trouble with an image that is not to be had.
+pub const IMAGE_PULL_FAILED: &str = "ImagePullFailed";
+
 /// How much of a termination message is repeated.
 const LAST_WORDS: usize = 500;
 
@@ -71,7 +74,7 @@ fn trouble_of(pod: &Pod, container: &str) -> Option<Trouble> {
             let image = &container.image;
             let text =
                 format!("{name}: the image {image} can't be pulled; `kubectl describe pod {name}` says why");
-            Some(Trouble::new("ImagePullFailed", text))
+            Some(Trouble::new(IMAGE_PULL_FAILED, text))
         }
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             let text =

@@ -1,4 +1,4 @@
-//! What can be typed behind `ballast agent` about backups and scripts.
+//! What can be typed behind `ballast agent` that is done once and then told.
 
 use std::path::PathBuf;
 
@@ -20,6 +20,8 @@ pub enum BackupCommand {
     RemoveBackup(RemoveArguments),
     /// Run a script in a server exactly once
     Script(ScriptArguments),
+    /// Say which version of a server this image has
+    Which(WhichArguments),
 }
 
 /// A server to talk to.
@@ -162,6 +164,17 @@ pub struct ScriptArguments {
     /// What it is known by: under one name nothing is run twice
     #[arg(long, value_name = "NAME", default_value = "init")]
     pub name: String,
+    /// What to say.
+    #[command(flatten)]
+    pub message: MessageArguments,
+}
+
+/// `ballast agent which`
+#[derive(Debug, Args)]
+pub struct WhichArguments {
+    /// Which server
+    #[arg(value_enum, value_name = "SERVER")]
+    pub server: SqlServer,
     /// What to say.
     #[command(flatten)]
     pub message: MessageArguments,

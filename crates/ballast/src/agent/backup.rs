@@ -1,4 +1,4 @@
-//! Backups and scripts, each a container that runs once and says in its termination message what came of it:
+//! Backups, scripts and what is in an image, each a container that runs once and says in its termination message what came of it:
 //! `{"ok":true,…}`, or `{"ok":false,"reason":"OneWord","message":"…"}`.
 
 use std::io;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ballast_agent::backup::{Address, BackupError, Connection, Dump, Known, Manifest, Ran, Restore, Script};
-use ballast_agent::{Secret, Signals};
+use ballast_agent::{Flavour, Secret, Signals};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -56,6 +56,7 @@ fn message(command: &BackupCommand) -> (&Path, &LogArguments) {
         BackupCommand::VerifyBackup(arguments) => &arguments.message,
         BackupCommand::RemoveBackup(arguments) => &arguments.message,
         BackupCommand::Script(arguments) => &arguments.message,
+        BackupCommand::Which(arguments) => &arguments.message,
     };
     (&message.termination_log, &message.log)
 }
@@ -126,6 +127,13 @@ fn carry_out(command: BackupCommand, signals: &Signals) -> Result<Value, Undone>
                 Ran::Now => json!({"ok": true, "before": false}),
                 Ran::Before { same } => json!({"ok": true, "before": true, "same": same}),
             })
+        }
+        BackupCommand::Which(arguments) => {
+            let flavour = Flavour::from(arguments.server);
+            let version = ballast_agent::which(flavour)
+                .what("this image is not the one")
+                .map_err(|failure| Undone { reason: "NoServer", is_final: true, failure })?;
+            Ok(json!({"ok": true, "flavour": flavour, "version": version}))
         }
     }
 }

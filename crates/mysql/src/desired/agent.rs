@@ -87,6 +87,11 @@ pub(crate) fn script(instance: &Instance, id: &str) -> Vec<String> {
     words
 }
 
+/// Says which server there is in the image, and does nothing with it.
+pub(crate) fn which(flavour: Flavour) -> Vec<String> {
+    command("which", Some(flavour))
+}
+
 /// Removes a backup's file and its manifest.
 pub(crate) fn remove(file: &str) -> Vec<String> {
     let mut words = command("remove-backup", None);

@@ -1,4 +1,4 @@
-//! The Jobs: to restore, to configure, to make a backup, to remove one.
+//! The Jobs: to restore, to configure, to look into an image, to make a backup, to remove one.
 
 use ballast_operator::View;
 use k8s_openapi::api::batch::v1::{
@@ -9,7 +9,7 @@ use kube_core::Resource;
 use super::{
     CONTAINER, Role,
     agent::{self, Source},
-    backup_claim_name, data_claim_name, owned,
+    backup_claim_name, data_claim_name, look_name, owned,
     pod::{Mount, Shape, requests, template},
     restore_name, script_name,
 };
@@ -69,6 +69,22 @@ pub(crate) fn script_job(
         resources: requests("100m", "128Mi"),
     };
     job(view, script_name(&instance.name), shape)
+}
+
+/// Says which server the wanted image has.
+pub(crate) fn look_job(view: &View<MySQL>, instance: &Instance, agent_image: &str) -> Job {
+    let shape = Shape {
+        instance: &instance.name,
+        role: Role::Look,
+        image: &instance.image,
+        agent_image,
+        command: agent::which(instance.server.flavour),
+        secrets: &[],
+        mounts: Vec::new(),
+        placement: &instance.placement,
+        resources: requests("100m", "128Mi"),
+    };
+    job(view, look_name(&instance.name), shape)
 }
 
 /// What a Job that makes a backup looks like, whoever makes it.

@@ -22,7 +22,7 @@ use crate::{APP, LABEL, ROLE};
 pub(crate) use backup::backup;
 pub(crate) use claim::{backup_claim, data_claim, requested};
 pub(crate) use cron_job::cron_job;
-pub(crate) use job::{dump_job, remove_job, restore_job, script_job};
+pub(crate) use job::{dump_job, look_job, remove_job, restore_job, script_job};
 pub(crate) use pod::{CONTAINER, requests};
 pub(crate) use script::script;
 pub(crate) use secret::secret;
@@ -37,6 +37,7 @@ pub(crate) enum Role {
     Restore,
     Script,
     Removal,
+    Look,
 }
 
 impl Role {
@@ -47,6 +48,7 @@ impl Role {
             Role::Restore => "restore",
             Role::Script => "init",
             Role::Removal => "removal",
+            Role::Look => "version",
         }
     }
 }
@@ -84,6 +86,11 @@ pub(crate) fn restore_name(instance: &str) -> String {
 /// The Job that runs the script, and the ConfigMap that holds it.
 pub(crate) fn script_name(instance: &str) -> String {
     format!("mysql-init-{instance}")
+}
+
+/// The Job that looks into the image of another version.
+pub(crate) fn look_name(instance: &str) -> String {
+    format!("mysql-version-{instance}")
 }
 
 /// The labels by which the objects of an instance are found, with what a pod is for.

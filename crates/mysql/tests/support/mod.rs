@@ -64,6 +64,20 @@ pub fn runs(stage: &mut Stage<MySQLOperator>, image: &str, flavour: &str, versio
     told(stage, &serves(flavour, version));
 }
 
+/// The Job that looks into an image ended, and its pod said this in the end.
+pub fn looked(stage: &mut Stage<MySQLOperator>, said: &str) {
+    stage.meanwhile(
+        "{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-version-shop}, status: {conditions: [{type: Complete, \
+         status: 'True'}]}}",
+    );
+    stage.meanwhile(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: mysql-version-shop-x, labels: {{mysql-instance: shop}}, \
+         ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: mysql-version-shop, uid: j, controller: true}}]}}, \
+         status: {{containerStatuses: [{{name: mysql, ready: false, restartCount: 0, image: x, imageID: x, state: \
+         {{terminated: {{exitCode: 0, message: '{said}'}}}}}}]}}}}"
+    ));
+}
+
 /// A sample whose server is up and answers.
 pub fn settled(more: &str) -> Stage<MySQLOperator> {
     let mut stage = sample(more);

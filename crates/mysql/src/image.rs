@@ -1,0 +1,61 @@
+//! Whether another server can be had: its image is looked into before the one that serves is touched.
+
+use ballast_operator::{View, pod};
+use k8s_openapi::api::batch::v1::Job;
+
+use crate::{
+    ask::server,
+    desired::{self, CONTAINER},
+    jobs::{self, Progress},
+    resource::MySQL,
+    validate::Instance,
+};
+
+/// How far the looking is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nobody looks yet.
+    Begin,
+    /// What there is says nothing of the image that is wanted now, and has to go first.
+    Outdated,
+    /// Somebody looks.
+    Running,
+    /// What is wanted is not in it, or the image is not to be had.
+    Lacking(String),
+    /// It is in it.
+    Found,
+}
+
+/// What is known of the image that is wanted.
+pub(crate) fn look(view: &View<MySQL>, instance: &Instance) -> Look {
+    let name = desired::look_name(&instance.name);
+    let Some(Ok(job)) = view.children.get::<Job>(&name) else { return Look::Begin };
+    let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let image = pod.and_then(|pod| pod::image_in(pod, CONTAINER));
+    if job.metadata.deletion_timestamp.is_some() || image != Some(&instance.image) {
+        return Look::Outdated;
+    }
+    let pods = jobs::pods(view, &name);
+    match jobs::progress(&job) {
+        Progress::Running => {
+            pod::trouble(&pods, CONTAINER).map_or(Look::Running, |trouble| Look::Lacking(trouble.message))
+        }
+        Progress::Failed => {
+            let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(&job));
+            Look::Lacking(why.unwrap_or_else(|| "nobody said why".to_owned()))
+        }
+        // Who knew what is in it may be gone with its pod.
+        Progress::Complete => pods.last().and_then(jobs::last_words).map_or(Look::Outdated, |words| {
+            match server(&words.flavour, &words.version) {
+                Some(found)
+                    if found.flavour == instance.server.flavour
+                        && found.version.satisfies(&instance.server.version) =>
+                {
+                    Look::Found
+                }
+                Some(found) => Look::Lacking(format!("the image {} has {found}", instance.image)),
+                None => Look::Lacking(format!("the image {} has {:?}", instance.image, words.version)),
+            }
+        }),
+    }
+}
