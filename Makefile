@@ -52,7 +52,7 @@ lint: setup ## Formatting, clippy with warnings denied, licences and sources of 
 	hack/cargo-deny check bans licenses sources
 
 .PHONY: test-real
-test-real: setup ## The conformance suite on a real Kubernetes: KUBECONFIG's, or one built with Go.
+test-real: setup-test ## The conformance suite on a real Kubernetes: KUBECONFIG's, or one built with Go.
 	hack/test-real
 
 .PHONY: prove

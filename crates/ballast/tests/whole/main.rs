@@ -20,6 +20,7 @@ mod images;
 mod mysql;
 mod mysql_crashes;
 mod mysql_damage;
+mod mysql_days;
 mod mysql_full;
 mod mysql_passwords;
 mod mysql_refusals;

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 
 use crate::support::machine::{family, kill};
-use crate::support::mysql::{Instance, LONG, back_up, is_complete};
+use crate::support::mysql::{Instance, LONG, back_up, exec, is_complete, look_at};
 use crate::support::user::User;
 use crate::support::writer::{TABLE, holds};
 use crate::support::{Cluster, Process, eventually, said};
@@ -38,14 +38,15 @@ impl Operators {
         Operators { metrics: process.serves("metrics"), process }
     }
 
-    /// How often it was said that a backup failed.
-    fn failures(&self) -> u32 {
+    /// How often an operator said a warning of this reason.
+    fn warned(&self, reason: &str) -> u32 {
         let mut stream = TcpStream::connect(self.metrics).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        let series = r#"ballast_events_total{controller="mysql",reason="BackupFailed",type="Warning"} "#;
-        text.lines().find_map(|line| line.strip_prefix(series)).map_or(0, |number| number.parse().unwrap())
+        let series =
+            format!(r#"ballast_events_total{{controller="mysql",reason="{reason}",type="Warning"}} "#);
+        text.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |number| number.parse().unwrap())
     }
 }
 
@@ -194,28 +195,6 @@ fn is_killed(trial: &Trial<'_>) {
     trial.heals();
 }
 
-/// A pod that sees a volume.
-fn look_at(cluster: &Cluster, pod: &str, claim: &str) {
-    let yaml = format!(
-        r#"
-apiVersion: v1
-kind: Pod
-metadata: {{name: {pod}}}
-spec:
-  securityContext: {{runAsUser: 999, runAsGroup: 999}}
-  containers:
-  - {{name: main, image: busybox, command: [sleep, "86400"], workingDir: /seen, volumeMounts: [{{name: seen, mountPath: /seen}}]}}
-  volumes: [{{name: seen, persistentVolumeClaim: {{claimName: {claim}}}}}]
-"#
-    );
-    cluster.apply(&yaml).ok();
-    cluster.kubectl(&format!("wait --for=condition=Ready pod/{pod} {LONG}")).ok();
-}
-
-fn exec(cluster: &Cluster, pod: &str, text: &str) -> String {
-    cluster.kubectl_with(&["exec", pod, "--", "sh", "-ec", text], "").ok()
-}
-
 /// Ways to damage a file that is whole in another directory too, and what is said of it then.
 const DAMAGES: [(&str, &str); 5] = [
     ("head -c 100 kept/$F > $F", "is damaged: it has 100 bytes instead of "),
@@ -289,6 +268,27 @@ fn is_missed(cluster: &Cluster) {
     eventually("it is missed", || early.condition("Degraded").starts_with(missing).then_some(()));
 }
 
+/// A backup that was due, and that nobody tried to make.
+fn is_not_tried(cluster: &Cluster, operators: &Operators) {
+    let late = Instance::shop(cluster, "late");
+    cluster.apply(&instance("late", ", backupSchedule: 0 0 1 1 *, restoreFrom: {backup: none}")).ok();
+    eventually("none is due yet", || {
+        late.condition("BackupHealthy").starts_with("Unknown NoneYet").then_some(())
+    });
+    assert_eq!(operators.warned("BackupMissed"), 0);
+    // As if it had been there for years.
+    let since = r#"{"status":{"schedule":{"since":"2020-01-01T00:00:01Z"}}}"#;
+    cluster
+        .kubectl_with(&["patch", "mysql", "late", "--subresource=status", "--type=merge", "-p", since], "")
+        .ok();
+    eventually("it is missed", || {
+        late.condition("BackupHealthy").starts_with("False BackupMissed: ").then_some(())
+    });
+    cluster.says("get events --field-selector involvedObject.name=late,reason=BackupMissed", "was not tried");
+    assert_eq!(operators.warned("BackupMissed"), 1);
+    cluster.kubectl(&format!("delete mysql late {LONG}")).ok();
+}
+
 #[test]
 fn what_is_no_whole_backup_is_never_called_one_and_never_restored_from() {
     let user = User::is_me();
@@ -301,7 +301,8 @@ fn what_is_no_whole_backup_is_never_called_one_and_never_restored_from() {
         cluster.apply(&yaml).ok();
     }
     is_missed(&cluster);
-    assert_eq!(operators.failures(), 0);
+    assert_eq!(operators.warned("BackupFailed"), 0);
+    is_not_tried(&cluster, &operators);
     std::thread::scope(|scope| {
         let shop = Trial::begin(&cluster, "shop");
         scope.spawn(move || ends_in_an_error(&shop));
@@ -309,7 +310,7 @@ fn what_is_no_whole_backup_is_never_called_one_and_never_restored_from() {
         scope.spawn(|| is_killed(&Trial::begin(&cluster, "killed")));
         scope.spawn(|| is_damaged_later(&cluster));
     });
-    assert_eq!(operators.failures(), 3);
+    assert_eq!(operators.warned("BackupFailed"), 3);
     operators.process.signal("TERM");
     assert_eq!(operators.process.end().0, 0, "{}", operators.process.complaints());
     cluster.up.signal("TERM");

@@ -1,22 +1,31 @@
 //! The fourth seed's demo, command by command, with the real kubectl, a real MySQL and a real MariaDB.
 
 use std::fs;
-use std::io::Read as _;
+use std::process::Command;
 
 use crate::support::forward::Forward;
 use crate::support::mysql::{Instance, LONG};
 use crate::support::user::User;
-use crate::support::{eventually, root, table};
+use crate::support::{Said, eventually, root, said, table};
 
 /// The seed's own, which asks for 8.0.
 const SAMPLE: &str = "examples/seeds/mysql.yaml";
 
-/// The words in which a server greets who connects, whatever it is asked.
-fn greeting(forward: &Forward) -> String {
-    let mut packet = [0; 32];
-    forward.connect().read_exact(&mut packet).unwrap();
-    assert_eq!(packet[4], 10, "the version of the protocol");
-    packet[5..].iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte)).collect()
+/// What a server answers to the client of this machine.
+fn ask(forward: &Forward, password: &str, statement: &str) -> Said {
+    let words = [
+        "-h",
+        "127.0.0.1",
+        "-P",
+        &forward.port().to_string(),
+        "-u",
+        "myuser",
+        "-N",
+        "-e",
+        statement,
+        "myapp",
+    ];
+    said(Command::new("mysql").env("MYSQL_PWD", password).args(words), "")
 }
 
 #[test]
@@ -76,9 +85,10 @@ fn demo(user: User, flavour: &str, version: &str) {
 
     assert!(cluster.kubectl("get svc mysql-my-mysql-instance").ok().contains(" 3306/TCP "));
     let forward = Forward::to(&cluster, "svc/mysql-my-mysql-instance", "3306");
-    // Old clients of MariaDB know it by a version that MySQL once had.
-    let greeting = greeting(&forward);
-    assert!(greeting.strip_prefix("5.5.5-").unwrap_or(&greeting).starts_with(&version), "{greeting}");
+    let runs = ask(&forward, &instance.password("password"), "SELECT VERSION()").ok();
+    assert!(runs.starts_with(&version), "{runs}");
+    let denied = ask(&forward, "wrong", "SELECT 1").refused();
+    assert!(denied.contains("Access denied for user 'myuser'"), "{denied}");
     instance.sql("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('kept');").ok();
     let wrong = instance.sql_with("wrong", "SELECT 1;").refused();
     assert!(wrong.contains("Access denied for user 'myuser'"), "{wrong}");

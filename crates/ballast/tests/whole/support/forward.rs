@@ -26,6 +26,10 @@ impl Forward {
         Forward { child, port: port.parse().unwrap(), _said: said }
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn connect(&self) -> TcpStream {
         TcpStream::connect(("127.0.0.1", self.port)).unwrap()
     }

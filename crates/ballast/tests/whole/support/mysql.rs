@@ -31,6 +31,31 @@ pub fn is_complete(cluster: &Cluster, backup: &str) {
     assert_eq!(cluster.field(&object, ".status.outcome"), "Complete");
 }
 
+/// A pod that sees a volume.
+#[track_caller]
+pub fn look_at(cluster: &Cluster, pod: &str, claim: &str) {
+    let yaml = format!(
+        r#"
+apiVersion: v1
+kind: Pod
+metadata: {{name: {pod}}}
+spec:
+  securityContext: {{runAsUser: 999, runAsGroup: 999}}
+  containers:
+  - {{name: main, image: busybox, command: [sleep, "86400"], workingDir: /seen, volumeMounts: [{{name: seen, mountPath: /seen}}]}}
+  volumes: [{{name: seen, persistentVolumeClaim: {{claimName: {claim}}}}}]
+"#
+    );
+    cluster.apply(&yaml).ok();
+    cluster.kubectl(&format!("wait --for=condition=Ready pod/{pod} {LONG}")).ok();
+}
+
+/// Does something in it.
+#[track_caller]
+pub fn exec(cluster: &Cluster, pod: &str, text: &str) -> String {
+    cluster.kubectl_with(&["exec", pod, "--", "sh", "-ec", text], "").ok()
+}
+
 /// An instance in a cluster, and the user that its database belongs to.
 #[derive(Clone, Copy)]
 pub struct Instance<'a> {

@@ -1,0 +1,200 @@
+//! What becomes of a MySQL from its second day on, with a real MariaDB: it waits for its script, is backed up by the
+//! clock, keeps as many backups as it was told, stays where a version is not to be had or does not serve, and goes in each
+//! of the ways that there are.
+
+use crate::support::mysql::{Instance, LONG, exec, look_at};
+use crate::support::user::User;
+use crate::support::{Cluster, eventually};
+
+const SHOP: &str = r#"
+apiVersion: operators.example.com/v1alpha1
+kind: MySQL
+metadata: {name: shop}
+spec:
+  databaseName: shop
+  databaseUser: seller
+  storageSize: 1Gi
+  mysqlVersion: "10.11"
+  backupSchedule: "* * * * *"
+  backup: {retention: {count: 1}}
+  deletionPolicy: Retain
+  initScript: {configMap: {name: begins, key: first.sql}}
+"#;
+
+const SCRIPT: &str = r"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: begins}
+data: {first.sql: 'CREATE TABLE kept (n INT PRIMARY KEY); INSERT INTO kept VALUES (1);'}
+";
+
+fn patch(cluster: &Cluster, spec: &str) {
+    let patch = format!(r#"{{"spec":{spec}}}"#);
+    cluster.kubectl_with(&["patch", "mysql", "shop", "--type=merge", "-p", &patch], "").ok();
+}
+
+/// Waits for what is wrong, and gives it in words.
+#[track_caller]
+fn is_degraded(shop: Instance<'_>, reason: &str) -> String {
+    eventually(&format!("it is degraded: {reason}"), || {
+        Some(shop.condition("Degraded")).filter(|said| said.starts_with(&format!("True {reason}: ")))
+    })
+}
+
+/// The rows are there, and nobody ended the server meanwhile.
+#[track_caller]
+fn goes_on(shop: Instance<'_>, pod: &str) {
+    assert_eq!(shop.sql("SELECT n FROM kept;").ok(), "1\n");
+    assert_eq!(shop.cluster.field("pod/mysql-shop-0", ".metadata.uid"), pod, "it is the same pod");
+}
+
+/// The script is waited for, and run when it is there.
+fn waits_for_its_script(shop: Instance<'_>) {
+    let said = is_degraded(shop, "InitScriptFailed");
+    assert!(said.contains("the script is first.sql of the ConfigMap begins"), "{said}");
+    assert!(shop.condition("Ready").starts_with("False InitScriptFailed"), "{}", shop.condition("Ready"));
+    shop.cluster.apply(SCRIPT).ok();
+    shop.serves();
+    assert_eq!(shop.sql("SELECT n FROM kept;").ok(), "1\n");
+}
+
+/// A backup by the CronJob, now.
+fn back_up(shop: Instance<'_>, name: &str) -> String {
+    let cluster = shop.cluster;
+    cluster.kubectl(&format!("create job --from=cronjob/mysql-backup-shop {name}")).ok();
+    cluster.kubectl(&format!("wait --for=create mysqlbackup/{name} {LONG}")).ok();
+    cluster.kubectl(&format!("wait --for=condition=Ready mysqlbackup/{name} {LONG}")).ok();
+    cluster.field(&format!("mysqlbackup/{name}"), ".status.file")
+}
+
+/// One is kept: of the other neither the record nor the file is there any more.
+fn keeps_one_backup(shop: Instance<'_>) {
+    let cluster = shop.cluster;
+    let first = back_up(shop, "first");
+    look_at(cluster, "eyes", "backup-pvc-shop");
+    assert!(exec(cluster, "eyes", "ls").contains(&first), "{first}");
+    let second = back_up(shop, "second");
+    cluster.kubectl(&format!("wait --for=delete mysqlbackup/first {LONG}")).ok();
+    let left = exec(cluster, "eyes", "ls -A");
+    assert!(!left.contains(&first) && left.contains(&second), "{first}, {second}: {left}");
+    assert_eq!(cluster.kubectl("get job first --ignore-not-found").ok(), "", "its Job goes with it");
+}
+
+/// Nobody asked for it: the time did.
+fn is_backed_up_by_the_clock(shop: Instance<'_>) {
+    let cluster = shop.cluster;
+    let scheduled = "get jobs -o jsonpath={.items[*].metadata.annotations.batch\\.kubernetes\\.io/cronjob-scheduled-timestamp}";
+    let before = shop.field(".status.lastBackup");
+    cluster
+        .kubectl(&format!(
+            "wait --for=jsonpath={{.status.lastScheduleTime}} cronjob/mysql-backup-shop {LONG}"
+        ))
+        .ok();
+    assert!(!cluster.kubectl(scheduled).ok().is_empty());
+    eventually("it is complete", || (shop.field(".status.lastBackup") > before).then_some(()));
+}
+
+/// Of a version that there is not it is said what to do, and nothing else is done.
+fn stays_where_a_version_is_not_to_be_had(shop: Instance<'_>) {
+    let cluster = shop.cluster;
+    let pod = cluster.field("pod/mysql-shop-0", ".metadata.uid");
+    patch(cluster, r#"{"mysqlVersion":"11.99"}"#);
+    let said = is_degraded(shop, "VersionNotAvailable");
+    assert!(
+        said.contains("so the server is left as it is") && said.contains("Set mysqlVersion to"),
+        "{said}"
+    );
+    assert!(shop.condition("Ready").starts_with("True "), "{}", shop.condition("Ready"));
+    goes_on(shop, &pod);
+    cluster.says("get events --field-selector involvedObject.name=shop", "VersionNotAvailable");
+    patch(cluster, r#"{"mysqlVersion":"10.11"}"#);
+    eventually("nothing is wrong any more", || {
+        shop.condition("Degraded").starts_with("False ").then_some(())
+    });
+    goes_on(shop, &pod);
+    cluster.kubectl(&format!("wait --for=delete job/mysql-version-shop {LONG}")).ok();
+}
+
+/// What is retained is taken up by the next of its name.
+fn goes_and_comes_back(shop: Instance<'_>) {
+    let cluster = shop.cluster;
+    cluster.kubectl(&format!("delete mysql shop {LONG}")).ok();
+    cluster.kubectl(&format!("wait --for=delete pod/mysql-shop-0 {LONG}")).ok();
+    let left = cluster.kubectl("get pvc,secrets,mysqlbackups -o name").ok();
+    for kept in ["/mysql-pvc-shop", "/backup-pvc-shop", "/mysql-secret-shop", "/second"] {
+        assert!(left.contains(kept), "{kept} is not in {left}");
+    }
+    assert!(!left.contains("final-shop-"), "{left}");
+    let again = SHOP.replace("Retain", "Snapshot").replace("\"* * * * *\"", "\"0 2 * * *\"");
+    let (again, _) = again.split_once("  initScript").unwrap();
+    cluster.apply(again).ok();
+    shop.serves();
+    assert_eq!(shop.sql("SELECT n FROM kept;").ok(), "1\n");
+}
+
+/// The new server does not serve, and the old one must not open what it left: the way back is in the message, and it is
+/// one. Who wants no last backup of what is left says so.
+fn finds_the_way_back(shop: Instance<'_>) {
+    let cluster = shop.cluster;
+    // What the new one makes in this place, and the old one does not.
+    cluster.kubectl("exec mysql-shop-0 -- mkdir /var/lib/mysql/data/undo001").ok();
+    patch(cluster, r#"{"mysqlVersion":"11.8"}"#);
+    cluster.kubectl(&format!("wait --for=jsonpath={{.status.image}}=mariadb:11.8 mysql/shop {LONG}")).ok();
+    let said = is_degraded(shop, "UpgradeFailed");
+    assert!(
+        said.contains("The way back: set mysqlVersion to 10.11; where the new version already"),
+        "{said}"
+    );
+    let backups = cluster.kubectl("get mysqlbackups -o name").ok();
+    let before_upgrade = |line: &str| {
+        line.rsplit_once('/')
+            .filter(|(_, name)| name.starts_with("upgrade-shop-"))
+            .map(|(_, name)| name.to_owned())
+    };
+    let backup = backups.lines().find_map(before_upgrade).unwrap();
+    let way = format!("restoreFrom.backup {backup}");
+    assert!(said.ends_with(&way), "{said}");
+    patch(cluster, r#"{"mysqlVersion":"10.11"}"#);
+    let said = is_degraded(shop, "CrashLoop");
+    assert!(said.contains("which MariaDB 10.11.") && said.contains("must not open"), "{said}");
+    assert!(said.ends_with(&way), "{said}");
+    let copy = format!(
+        "{{apiVersion: operators.example.com/v1alpha1, kind: MySQL, metadata: {{name: copy}}, spec: {{databaseName: shop, \
+         databaseUser: seller, storageSize: 1Gi, mysqlVersion: '10.11', restoreFrom: {{backup: {backup}}}}}}}"
+    );
+    cluster.apply(&copy).ok();
+    let copy = Instance::shop(cluster, "copy");
+    copy.serves();
+    assert_eq!(copy.sql("SELECT n FROM kept;").ok(), "1\n");
+
+    cluster.kubectl("annotate mysql shop mysql.operators.example.com/skip-final-backup=true").ok();
+    cluster.kubectl(&format!("delete mysql shop {LONG}")).ok();
+    let left = cluster.kubectl("get pvc,secrets,mysqlbackups -o name").ok();
+    assert!(!left.contains("final-shop-") && left.contains("/backup-pvc-shop"), "{left}");
+    cluster.kubectl(&format!("wait --for=delete pvc/mysql-pvc-shop {LONG}")).ok();
+}
+
+#[test]
+fn its_later_days_are_as_the_book_has_them() {
+    let user = User::is_me();
+    user.pull_this();
+    user.pull(&["mariadb:10.11", "mariadb:11.8", "busybox"]);
+    let mut cluster = user.up(&["--memory"]);
+    cluster.apply(SHOP).ok();
+    let shop = Instance::shop(&cluster, "shop");
+    waits_for_its_script(shop);
+    let passwords = [shop.password("password"), shop.password("root-password")];
+    keeps_one_backup(shop);
+    stays_where_a_version_is_not_to_be_had(shop);
+    is_backed_up_by_the_clock(shop);
+    goes_and_comes_back(shop);
+    finds_the_way_back(shop);
+    cluster.up.signal("TERM");
+    let (code, _) = cluster.up.end();
+    let log = cluster.up.complaints();
+    assert_eq!(code, 0, "{log}");
+    assert!(
+        log.contains("mysql") && passwords.iter().all(|password| !log.contains(password)),
+        "a password is in it"
+    );
+}
