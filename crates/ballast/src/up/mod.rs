@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ballast_engines::Reach;
 use ballast_runtime::Options;
-use drydock::{Drydock, Identity, OpenError, StartError};
+use drydock::{CredentialError, Drydock, Identity, OpenError, StartError};
 use kube::api::DynamicObject;
 use tokio::net::TcpListener;
 
@@ -238,6 +238,10 @@ fn next(error: &StartError) -> &'static str {
         (StartError::Store(OpenError::Version { .. }), _) => "start the ballast that wrote it, ",
         (StartError::Store(OpenError::Damaged { .. }) | StartError::Lost { .. }, _) => {
             "nothing was changed there: bring it back from a backup, "
+        }
+        (StartError::Credentials(CredentialError::Gone(_) | CredentialError::Damaged { .. }), _) => {
+            "nothing was changed there: bring it back from a backup, remove all of keys/ to have new ones (what was made \
+             with the old ones, kubeconfigs and tokens, is refused then), "
         }
         (StartError::Bootstrap(error), _) if error.is_full() => "make room there, ",
         (_, Some(StorageFull | QuotaExceeded)) => "make room there, ",

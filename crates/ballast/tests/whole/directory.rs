@@ -156,11 +156,22 @@ fn damage_and_later_versions_are_said_at_the_start_and_left_as_they_are() {
         assert_eq!(fs::read(&log).unwrap(), bytes, "it was changed");
     }
     fs::write(&log, &whole).unwrap();
-    for key in ["keys/ca.key", "keys/service-accounts.key"] {
+    // Keys are refused with their file, and none is made in the place of one that is gone.
+    let next = "bring it back from a backup, remove all of keys/ to have new ones";
+    for (key, expected) in [
+        ("keys/ca.crt", "this is no certificate of the key that is beside it"),
+        ("keys/ca.key", "this is no private key"),
+        ("keys/service-accounts.key", "this is no private key"),
+        ("keys/admin.token", "this is no token"),
+    ] {
         let path = data.join(key);
         let kept = fs::read(&path).unwrap();
         fs::write(&path, "no key").unwrap();
-        refused(&mut command(), &[path.to_str().unwrap(), "damaged: this is no private key"]);
+        refused(&mut command(), &[&format!("{}: damaged: {expected}", path.display()), next]);
+        assert_eq!(fs::read(&path).unwrap(), b"no key", "it was changed");
+        fs::remove_file(&path).unwrap();
+        refused(&mut command(), &[&format!("{}: it is gone", path.display()), next]);
+        assert!(!path.exists(), "it was made anew");
         fs::write(&path, kept).unwrap();
     }
 
@@ -171,9 +182,19 @@ fn damage_and_later_versions_are_said_at_the_start_and_left_as_they_are() {
 
     // What was cut off in the middle of a write was never acknowledged.
     fs::write(&log, [&whole[..], &[7; 100]].concat()).unwrap();
-    let again = up(command());
-    assert_eq!(
-        again.kubectl("get configmaps one another -o name").ok(),
-        "configmap/one\nconfigmap/another\n"
-    );
+    let both = "configmap/one\nconfigmap/another\n";
+    let mut again = up(command());
+    assert_eq!(again.kubectl("get configmaps one another -o name").ok(), both);
+    assert!(!again.up.complaints().contains("keys"), "{}", again.up.complaints());
+    let token = fs::read(data.join("keys/admin.token")).unwrap();
+    again.up.signal("KILL");
+    again.up.end();
+
+    // Without any of them there are new ones, which is said, and what the cluster holds is there.
+    fs::remove_dir_all(data.join("keys")).unwrap();
+    let anew = up(command());
+    assert_eq!(anew.kubectl("get configmaps one another -o name").ok(), both);
+    let said = anew.up.complaints();
+    assert_eq!(said.matches("the cluster's keys were gone, and are made anew").count(), 1, "{said}");
+    assert_ne!(fs::read(data.join("keys/admin.token")).unwrap(), token);
 }

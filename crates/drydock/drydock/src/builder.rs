@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use drydock_access::{Identity, Tokens};
 use drydock_api::{Api, Clock, Nodes, RequestLog, Unreachable};
-use drydock_store::{OpenError, Options, Snapshot, Store};
+use drydock_store::{OpenError, Options, Revision, Snapshot, Store};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,6 +17,9 @@ use crate::{ADMIN, Drydock};
 
 /// How many requests the log keeps when nothing else is said: as many as a test looks through.
 const REQUESTS: usize = 4096;
+
+/// Where a store begins.
+const EMPTY: Revision = Revision(1);
 
 /// Why the cluster did not start.
 #[derive(Debug, thiserror::Error)]
@@ -147,7 +150,19 @@ impl Builder {
                 if keys.exists() && !log.exists() {
                     return Err(StartError::Lost { log, keys });
                 }
-                (Store::open(&objects, options)?, Credentials::kept(&keys, now)?)
+                let store = Store::open(&objects, options)?;
+                let credentials = match Credentials::kept(&keys, now)? {
+                    Some(kept) => kept,
+                    None => {
+                        // Nothing is written before there are keys: whoever wrote had some.
+                        if store.revision() > EMPTY {
+                            let keys = keys.display();
+                            tracing::warn!(%keys, "the cluster's keys were gone, and are made anew: no kubeconfig and no token from before is accepted any more");
+                        }
+                        Credentials::make(&keys, now)?
+                    }
+                };
+                (store, credentials)
             }
         };
         let Credentials { authority, signing_key, admin_token } = credentials;

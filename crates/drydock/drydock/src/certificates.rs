@@ -4,18 +4,16 @@
 //! kubeconfig does, too. Serving certificates are made anew for each listener and never leave memory.
 
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, PublicKeyData as _,
 };
-use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-
-use crate::private::{self, FileError};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{RootCertStore, ServerConfig};
 
 /// Longer than any one machine's cluster lives; nobody is there to renew it.
 const YEARS: i64 = 10;
@@ -42,12 +40,6 @@ pub enum CertificateError {
     /// It could not be used.
     #[error("can't serve with the certificate")]
     Serve(#[from] rustls::Error),
-    /// It could not be kept.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// What was kept is no key.
-    #[error("{}: damaged: this is no private key", .0.display())]
-    Damaged(std::path::PathBuf),
 }
 
 /// Signs serving certificates.
@@ -65,18 +57,27 @@ impl Authority {
         Ok(Authority { pem, issuer: Issuer::new(params, key) })
     }
 
-    /// The authority kept in `directory`, made when there is none.
-    pub(crate) fn kept(directory: &Path, now: Timestamp) -> Result<Authority, CertificateError> {
-        let (certificate, key) = (directory.join("ca.crt"), directory.join("ca.key"));
-        if let (Some(pem), Some(text)) = (private::read(&certificate)?, private::read(&key)?) {
-            let pair = KeyPair::from_pem(&text).map_err(|_| CertificateError::Damaged(key))?;
-            // The issuer is told by name and key alone, and the name is always the same.
-            return Ok(Authority { pem, issuer: Issuer::new(params(now)?, pair) });
+    /// The authority of a certificate, unless that is none of this key.
+    pub(crate) fn of(
+        pem: String,
+        key: KeyPair,
+        now: Timestamp,
+    ) -> Result<Option<Authority>, CertificateError> {
+        let mut trusted = RootCertStore::empty();
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).ok();
+        let read = certificate.is_some_and(|certificate| trusted.add(certificate).is_ok());
+        // What stands in the certificate is the key without the head that says how long it is.
+        let public = key.subject_public_key_info();
+        if !read || !trusted.roots.iter().all(|root| public.ends_with(&root.subject_public_key_info)) {
+            return Ok(None);
         }
-        let made = Authority::in_memory(now)?;
-        private::write(&key, made.issuer.key().serialize_pem().as_bytes())?;
-        private::write(&certificate, made.pem.as_bytes())?;
-        Ok(made)
+        // The issuer is told by name and key alone, and the name is always the same.
+        Ok(Some(Authority { pem, issuer: Issuer::new(params(now)?, key) }))
+    }
+
+    /// What it signs with.
+    pub(crate) fn key(&self) -> &KeyPair {
+        self.issuer.key()
     }
 
     /// What clients trust.

@@ -14,6 +14,11 @@ pub(crate) fn random_token() -> Result<String, getrandom::Error> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
+/// Whether it is one of those.
+pub(crate) fn is_token(text: &str) -> bool {
+    URL_SAFE_NO_PAD.decode(text).is_ok_and(|bytes| bytes.len() == 32)
+}
+
 /// A kubeconfig with one cluster, one user and one context that is the current one.
 ///
 /// It is JSON, which is YAML, laid out as people expect a kubeconfig to be.

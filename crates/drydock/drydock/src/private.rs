@@ -55,10 +55,27 @@ fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What the file says, `None` when there is none.
+/// Writes a directory of such files that is there whole, or not at all: where there was none, or an empty one.
+pub(crate) fn write_all(directory: &Path, files: &[(&str, String)]) -> Result<(), FileError> {
+    let beside = directory.with_extension("new");
+    match std::fs::remove_dir_all(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(FileError::new(&beside, "remove it")(error));
+        }
+        _ => {}
+    }
+    for (name, content) in files {
+        write(&beside.join(name), content.as_bytes())?;
+    }
+    std::fs::rename(&beside, directory)
+        .and_then(|()| File::open(directory.parent().unwrap_or(directory))?.sync_all())
+        .map_err(FileError::new(directory, "write it"))
+}
+
+/// What the file says, `None` when there is none. What is no text is so still when it was read.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
-    match std::fs::read_to_string(path) {
-        Ok(content) => Ok(Some(content)),
+    match std::fs::read(path) {
+        Ok(content) => Ok(Some(String::from_utf8_lossy(&content).into_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(FileError::new(path, "read it")(error)),
     }
