@@ -22,7 +22,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 
 use crate::init;
-use crate::process::{self, Side};
+use crate::network;
+use crate::process::{self, Process, Side};
 use crate::protocol::KeeperRequest;
 use crate::state::{self, Layout};
 use crate::sweep;
@@ -90,6 +91,9 @@ pub(crate) fn run(directory: &Path, mortal: bool) -> io::Result<()> {
                 },
                 Ok(Some((KeeperRequest::Shutdown, _))) => {
                     end(&mut inits);
+                    if let Err(error) = network::remove_inner_end() {
+                        eprintln!("the link to the machine can't be removed: {error}");
+                    }
                     // The end of the line is the answer.
                     return Ok(());
                 }
@@ -176,4 +180,11 @@ pub(crate) fn listen(directory: &Path, name: &str) -> io::Result<UnixListener> {
 pub(crate) fn connect(directory: &Path, name: &str) -> io::Result<UnixStream> {
     let opened = std::fs::File::open(directory)?;
     UnixStream::connect(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()))
+}
+
+/// Who [listens](listen): by this a process is found of which nothing readable was written down.
+pub(crate) fn listener(directory: &Path, name: &str) -> Option<Process> {
+    let line = connect(directory, name).ok()?;
+    let peer = rustix::net::sockopt::socket_peercred(&line).ok()?;
+    Process::of(peer.pid.as_raw_nonzero().get()).ok()
 }

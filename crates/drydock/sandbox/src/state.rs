@@ -115,7 +115,8 @@ impl Layout {
         self.containers(pod).join(id)
     }
 
-    /// The records of all pods. One that can't be read is named, not skipped in silence.
+    /// The records of all pods. One that can't be read is named, not skipped in silence; [`crate::sweep`] has it removed
+    /// by the next start.
     pub fn pod_records(&self) -> io::Result<Vec<PodRecord>> {
         let mut records = Vec::new();
         for id in names(&self.pods())? {

@@ -1,7 +1,8 @@
 //! Ending and removing: a pod, a container's cgroup, all that a state directory records.
 //!
 //! Used by a node that closes or starts, and by a mortal keeper whose node is gone. Everything here may be done
-//! twice, and by the next when the first was interrupted.
+//! twice, and by the next when the first was interrupted. A record that can't be read holds nothing up: the processes
+//! it was about are found by the sockets that they listen on.
 
 use std::fs;
 use std::io;
@@ -14,6 +15,7 @@ use crate::error::Error;
 use crate::keeper;
 use crate::netlink::Netlink;
 use crate::network;
+use crate::process::Process;
 use crate::protocol::KeeperRequest;
 use crate::state::{self, HostRecord, InitRecord, Layout, PodRecord};
 use crate::wire;
@@ -23,10 +25,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Ends and removes what a state directory records, the keeper included.
 pub(crate) fn everything(layout: &Layout, outside: Option<&OwnedFd>) -> Result<(), Error> {
-    let record: Option<HostRecord> = state::read(&layout.host()).ok();
-    if let Some(keeper) =
-        record.as_ref().and_then(|record| record.keeper.as_ref()).filter(|keeper| keeper.alive())
-    {
+    let record: Option<HostRecord> = match state::read(&layout.host()) {
+        Ok(record) => Some(record),
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                let path = layout.host();
+                tracing::warn!(path = %path.display(), %error, "can't be read: the pods that ran are ended, and begin again");
+            }
+            None
+        }
+    };
+    let recorded = record.as_ref().and_then(|record| record.keeper.clone());
+    let keeper = recorded.or_else(|| keeper::listener(&layout.root, "keeper.sock"));
+    if let Some(keeper) = keeper.filter(Process::alive) {
         // It ends its pods too, also one whose init has not been written down yet.
         let ended = keeper::connect(&layout.root, "keeper.sock").and_then(|line| {
             line.set_read_timeout(Some(PATIENCE))?;
@@ -85,22 +96,30 @@ pub(crate) fn remains(
     Ok(())
 }
 
-/// Removes the pods that nobody can take up: of which no record was written yet, or not any more, when the node was killed.
+/// Removes the pods that nobody can take up: of which no record was written yet, or not any more, when the node was
+/// killed; or one that can't be read.
 pub(crate) fn unrecorded(layout: &Layout) -> Result<(), Error> {
     for id in state::names(&layout.pods()).map_err(Error::machine("reading the pods"))? {
-        if !layout.pod_record(&id).exists() {
-            tracing::debug!(pod = id, "was being made or removed, and is removed");
-            pod(layout, &id, None)?;
+        let path = layout.pod_record(&id);
+        match state::read::<PodRecord>(&path) {
+            Ok(_) => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                tracing::debug!(pod = id, "was being made or removed, and is removed");
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "can't be read: the pod is ended, and begins again");
+            }
         }
+        pod(layout, &id, None)?;
     }
     Ok(())
 }
 
 /// Ends a pod's processes and removes all that is its own.
 pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), Error> {
-    if let Ok(init) = state::read::<InitRecord>(&layout.init_record(id))
-        && !init.process.kill(PATIENCE)
-    {
+    let recorded = state::read::<InitRecord>(&layout.init_record(id)).ok().map(|record| record.process);
+    let init = recorded.or_else(|| keeper::listener(&layout.pod(id), "init.sock"));
+    if init.is_some_and(|init| !init.kill(PATIENCE)) {
         return Err(Error::machine(format!("ending pod {id}"))(io::ErrorKind::TimedOut.into()));
     }
     if let Some(link) = link {

@@ -87,6 +87,22 @@ pub(crate) fn sweep(setting: Setting, directory: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Begins a pod anew, of which what is written down can't be read.
+pub(crate) fn anew(setting: Setting, directory: &Path) -> ExitCode {
+    let place = place(crate::open(setting, directory, true), directory);
+    runtime().block_on(async {
+        for pod in place.host.adopt().unwrap() {
+            assert!(!pod.is_alive(), "nobody could say so");
+            pod.stop().await.unwrap();
+        }
+        let pod = place.pod("pod").await;
+        let (_, text) = place.script(&pod, "new", "echo begun anew").await;
+        assert_eq!(text, "begun anew\n");
+        place.host.close().await.unwrap();
+    });
+    ExitCode::SUCCESS
+}
+
 struct Owner {
     node: Child,
     /// Everything that runs for it: containers, inits, the keeper.
@@ -166,4 +182,23 @@ pub(crate) fn swept(setting: Setting, directory: &Path) -> bool {
     owner.kill();
     let swept = setting.command("sweep", directory).status().unwrap().success();
     swept && owner.wait_until_gone()
+}
+
+/// Damage in a record that an owner wrote, and what comes of it.
+fn damaged(setting: Setting, directory: &Path, record: &str, then: &str) -> bool {
+    let mut owner = start_owner(setting, directory);
+    owner.kill();
+    std::fs::write(directory.join("state").join(record), "{\"keeper\": {").unwrap();
+    let done = setting.command(then, directory).status().unwrap().success();
+    done && owner.wait_until_gone()
+}
+
+pub(crate) fn host_damaged(setting: Setting, directory: &Path) -> bool {
+    damaged(setting, directory, "host.json", "sweep")
+}
+
+pub(crate) fn pod_damaged(setting: Setting, directory: &Path) -> bool {
+    ["pods/pod/pod.json", "pods/pod/init.json"]
+        .into_iter()
+        .all(|record| damaged(setting, directory, record, "anew"))
 }

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         ["own", setting, directory] => crashes::own(Setting::read(setting), Path::new(directory)),
         ["adopt", setting, directory] => crashes::adopt(Setting::read(setting), Path::new(directory)),
         ["sweep", setting, directory] => crashes::sweep(Setting::read(setting), Path::new(directory)),
+        ["anew", setting, directory] => crashes::anew(Setting::read(setting), Path::new(directory)),
         _ if words.contains(&"--list") => ExitCode::SUCCESS,
         _ => drive(),
     }
@@ -133,6 +134,8 @@ fn drive() -> ExitCode {
         part("a node killed, then its pods adopted", "lasting", &crashes::adopted);
         part("node and keeper killed, then the pods adopted", "lasting", &crashes::adopted_without_keeper);
         part("a node killed, then its pods swept", "lasting", &crashes::swept);
+        part("a node killed, its own record damaged", "lasting", &crashes::host_damaged);
+        part("a node killed, a pod's records damaged", "lasting", &crashes::pod_damaged);
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
