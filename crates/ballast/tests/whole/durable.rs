@@ -1,9 +1,11 @@
 //! `kill -9` of the API server under sixteen clients that write, again and again: every write that was acknowledged
-//! is there afterwards as it was acknowledged, and one that was under way is there whole or not at all.
+//! is there afterwards as it was acknowledged, and one that was under way is there whole or not at all. Of three kills one
+//! comes while the log is being compacted, one after it was, and one at any time.
 //!
 //! A few rounds belong to the tests; `make soak` asks for a hundred with `BALLAST_SOAK`.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +25,8 @@ const ROUNDS: u32 = 5;
 const WRITERS: u64 = 16;
 /// How many writes of a round are acknowledged before the kill, at most.
 const WRITES: u64 = 400;
-/// The longest text of an object, so that the log is compacted now and then.
-const LONGEST: u64 = 20_000;
+/// The longest text of an object, so that it does not take many to have the log compacted.
+const LONGEST: u64 = 60_000;
 
 /// An object as its writer was told it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,6 +146,9 @@ async fn no_acknowledged_write_is_lost_and_none_is_half_there() {
     let flags = ["--no-node", "--no-operators", "--data-dir", directory.path().to_str().unwrap()];
     let mut dice = Dice::new();
     let mut ledgers: Vec<Ledger> = vec![Ledger::new(); usize::try_from(WRITERS).unwrap()];
+    let log = directory.path().join("store/log");
+    // Compacted, it is another file; until then that one is beside it.
+    let (number, beside) = (|| std::fs::metadata(&log).unwrap().ino(), log.with_extension("new"));
     for round in 1..=rounds(ROUNDS) {
         let mut cluster = Cluster::with(&flags);
         let done = Arc::new(AtomicU64::new(0));
@@ -153,12 +158,19 @@ async fn no_acknowledged_write_is_lost_and_none_is_half_there() {
             writers.push(tokio::spawn(write(writer, objects, ledger, dice.split(), Arc::clone(&done))));
         }
         let (before_the_kill, deadline) = (WRITERS + dice.of(WRITES), Instant::now() + PATIENCE);
-        while done.load(Ordering::Relaxed) < before_the_kill {
+        let first = number();
+        let moment = || match round % 3 {
+            1 => beside.exists(),
+            2 => number() != first,
+            _ => true,
+        };
+        while done.load(Ordering::Relaxed) < before_the_kill || !moment() {
             assert!(Instant::now() < deadline, "the writers do not get on");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         cluster.up.signal("KILL");
         cluster.up.end();
+        let compacted = (number() != first, beside.exists());
         let ended = tokio::time::timeout(PATIENCE, join_all(writers)).await.unwrap();
         ledgers = ended.into_iter().map(|ledger| ledger.unwrap()).collect();
 
@@ -168,7 +180,11 @@ async fn no_acknowledged_write_is_lost_and_none_is_half_there() {
         let mut there = listed.iter().map(|object| (object.name_any(), found(object))).collect();
         compare(&mut there, &mut ledgers);
         let (acknowledged, kept) = (done.load(Ordering::Relaxed), listed.items.len());
-        println!("round {round}: killed after {acknowledged} acknowledged writes, {kept} objects are there");
+        println!(
+            "round {round}: killed after {acknowledged} acknowledged writes, {kept} objects are there; \
+             the log was compacted: {}, was being: {}",
+            compacted.0, compacted.1
+        );
     }
 }
 
