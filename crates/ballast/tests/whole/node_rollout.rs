@@ -1,10 +1,11 @@
-//! `kubectl rollout` of what runs, there and back, and `kubectl cp`; as root, and as a plain user.
+//! `kubectl rollout` of what runs, there and back, `kubectl cp`, `cordon` and `drain`; as root, and as a plain user.
 
 use std::fs;
+use std::process::Stdio;
 
 use crate::support::machine::own_network;
 use crate::support::user::User;
-use crate::support::{Cluster, table};
+use crate::support::{Cluster, eventually, table};
 
 const IMAGES: [&str; 1] = ["busybox"];
 
@@ -95,6 +96,63 @@ fn copied(cluster: &Cluster) {
     assert!(fs::read(here.join("back")).unwrap() == bytes, "the same bytes");
 }
 
+/// A node that takes no more pods.
+fn cordoned(cluster: &Cluster) {
+    cluster.kubectl("cordon ballast").ok();
+    assert_eq!(table(&cluster.kubectl("get nodes").ok())[1][1], "Ready,SchedulingDisabled");
+    cluster.kubectl("run waits --image=busybox --command -- sleep 86400").ok();
+    let about = "get events --field-selector involvedObject.name=waits,reason=FailedScheduling";
+    cluster.says(about, "0/1 nodes are available: 1 node(s) were unschedulable.");
+    assert_eq!(cluster.field("pod/waits", ".status.phase"), "Pending");
+    assert_eq!(cluster.field("pod/waits", ".spec.nodeName"), "");
+    cluster.kubectl("uncordon ballast").ok();
+    cluster.kubectl("wait --for=condition=Ready pod/waits --timeout=30s").ok();
+}
+
+/// A second node, which is no more than its word: whoever speaks for it says what its pods are.
+const OTHER: &str = r#"
+apiVersion: v1
+kind: Node
+metadata: {name: other}
+status:
+  allocatable: {cpu: "4", memory: 4Gi, pods: "110"}
+  conditions: [{type: Ready, status: "True"}]
+"#;
+
+/// A drain is held back by a budget until what it took away serves elsewhere, and is done when nothing is left.
+fn drained(cluster: &Cluster) {
+    let here = |node: &str, more: &str| {
+        let words = format!("get pods --field-selector spec.nodeName={node} -o name {more}");
+        cluster.kubectl(&words).ok().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let refused = cluster.kubectl("drain ballast").refused();
+    assert!(refused.contains("cannot delete Pods that declare no controller"), "{refused}");
+    cluster.kubectl("delete pod waits --now").ok();
+    cluster.kubectl("create poddisruptionbudget web --selector=app=web --min-available=1").ok();
+    cluster.becomes("poddisruptionbudget/web", ".status.disruptionsAllowed", "1");
+    cluster.apply(OTHER).ok();
+
+    let mut command = cluster.command();
+    command.args(["drain", "ballast", "--timeout=60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let drain = command.spawn().unwrap();
+    let moved = eventually("one has gone, and another is to take its place", || {
+        here("other", "-l app=web").into_iter().next()
+    });
+    assert_eq!(here("ballast", "-l app=web").len(), 1, "the budget holds the other");
+    assert_eq!(cluster.field("poddisruptionbudget/web", ".status.disruptionsAllowed"), "0");
+    let serves = r#"{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}"#;
+    cluster.kubectl_with(&["patch", &moved, "--subresource=status", "-p", serves], "").ok();
+    let said = drain.wait_with_output().unwrap();
+    let [out, held] = [&said.stdout, &said.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(said.status.success(), "{out}{held}");
+    assert!(held.contains("Cannot evict pod as it would violate the pod's disruption budget."), "{held}");
+    assert!(out.ends_with("node/ballast drained\n"), "{out}");
+    for pod in ["web-", "db-0", "db-1"] {
+        assert!(out.contains(&format!("pod/{pod}")), "{out}");
+    }
+    assert_eq!(here("ballast", ""), [""; 0]);
+}
+
 fn gone_there_and_back(user: User) {
     let cluster = user.up(&["--memory", "--no-operators"]);
     cluster.apply(WORKLOADS).ok();
@@ -102,6 +160,11 @@ fn gone_there_and_back(user: User) {
         rolled_out(&cluster, what, app);
     }
     copied(&cluster);
+    cordoned(&cluster);
+    // Whose budget and scheduler they are makes no difference.
+    if user == User::is_me() {
+        drained(&cluster);
+    }
 }
 
 #[test]
