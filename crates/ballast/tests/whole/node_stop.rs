@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::machine::{self, Traces, family, kill_all, own_network};
 use crate::support::user::User;
-use crate::support::{Cluster, eventually};
+use crate::support::{Cluster, eventually, said};
 
 const IMAGES: [&str; 1] = ["busybox"];
 
@@ -96,10 +96,23 @@ fn ended_and_begun(user: User) {
     assert_eq!(begun_again(&cluster, "polite", "2"), pair("137", "ContainerStatusUnknown"));
     assert_eq!(begun_again(&cluster, "deaf", "2"), pair("137", "ContainerStatusUnknown"));
     cluster.says("logs polite", "life 3");
-    cluster.kubectl("delete pod --all --grace-period=1").ok();
+    cluster.kubectl("delete pod deaf --grace-period=1").ok();
+    let ask = |verb: &str| said(user.ballast().args([verb, "--data-dir"]).arg(kept.path()), "").ok();
+    let status = ask("status");
+    let row = |name: &str| {
+        let row = status.lines().find_map(|line| line.trim_start().strip_prefix(name));
+        row.unwrap_or_else(|| panic!("no {name} in {status}")).trim()
+    };
+    assert_eq!((row("node"), row("pods")), ("ballast: ready", "1 Failed, 1 Running"), "{status}");
+    let stopped = ask("down");
+    assert!(stopped.starts_with("stopped in "), "{stopped}");
+    traces.are_gone();
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+    cluster = user.up(&flags);
+    assert_eq!(begun_again(&cluster, "polite", "3"), pair("0", "Completed"));
+    cluster.kubectl("delete pod --all --now").ok();
     cluster.up.signal("TERM");
     assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
-    traces.are_gone();
 }
 
 #[test]
