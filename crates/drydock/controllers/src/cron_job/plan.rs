@@ -332,6 +332,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_starts_nothing_however_long_it_is_due() {
+        check(r#"{"schedule":"* * * * *","suspend":true}"#, "{}", "", "03:00:10", "");
+        check(
+            r#"{"schedule":"* * * * *","suspend":false}"#,
+            "{}",
+            "",
+            "00:01:10",
+            "start c-29453761, again in 50s",
+        );
+    }
+
+    #[test]
+    fn the_zone_says_when_it_is_time() {
+        // Berlin's two o'clock of a winter's night, and Kolkata's, which is at half of an hour.
+        let two = |zone: &str| format!(r#"{{"schedule":"0 2 * * *","timeZone":"{zone}"}}"#);
+        check(&two("Europe/Berlin"), "{}", "", "00:59:59", "again in 1s");
+        check(&two("Europe/Berlin"), "{}", "", "01:00:00", "start c-29453820, again in 86400s");
+        check(&two("Etc/UTC"), "{}", "", "01:00:00", "again in 3600s");
+        check(&two("Asia/Kolkata"), "{}", "", "20:30:00", "start c-29454990, again in 86400s");
+        check(&two("Asia/Kolkata"), "{}", "", "20:29:00", "again in 60s");
+    }
+
+    #[test]
     fn what_became_of_jobs_is_told() {
         let running = r#"{"active":[{"name":"one","uid":"one"},{"name":"g","uid":"gone"}],"lastScheduleTime":"2026-01-01T00:01:00Z"}"#;
         check(EACH_MINUTE, running, "one:Complete", "00:01:10", "SawCompletedJob, MissingJob, again in 50s");

@@ -1,5 +1,10 @@
 //! Jobs and CronJobs: pods that end, and what follows from how they do.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use drydock::Drydock;
 use k8s_openapi::api::batch::v1::{CronJob, Job, JobStatus};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -226,5 +231,111 @@ async fn a_cron_job_starts_jobs_and_keeps_a_few() {
         let through = status.last_successful_time.is_some() && status.active.is_none();
         (through && cluster.names(&jobs).await.is_empty()).then_some(())
     })
+    .await;
+}
+
+/// The Jobs that are not going, by the CronJob that started them.
+async fn started(cluster: &Cluster) -> BTreeMap<String, Vec<String>> {
+    let jobs = cluster.in_default::<Job>().list(&ListParams::default()).await.unwrap();
+    let mut started = BTreeMap::<String, Vec<String>>::new();
+    for job in jobs.iter().filter(|job| job.metadata.deletion_timestamp.is_none()) {
+        let minute = job.name_any().rsplit_once('-').unwrap().1.to_owned();
+        started.entry(job.owner_references()[0].name.clone()).or_default().push(minute);
+    }
+    started
+}
+
+/// Midnight and a half minute, and minutes by number.
+const BEGIN: i64 = 1_782_864_030;
+const FIRST: &str = "29714401";
+const SECOND: &str = "29714402";
+
+#[tokio::test]
+async fn what_still_runs_at_the_next_time_is_let_be_waited_for_or_replaced() {
+    let seconds = Arc::new(AtomicI64::new(BEGIN));
+    let now = Arc::clone(&seconds);
+    let clock = move || jiff::Timestamp::from_second(now.load(Ordering::SeqCst)).unwrap();
+    let cluster = Cluster::of(Drydock::builder().clock(clock)).await;
+    cluster.run_pods();
+    let cron_jobs: Api<CronJob> = cluster.in_default();
+    for (name, more) in [
+        ("allow", json!({ "concurrencyPolicy": "Allow" })),
+        ("forbid", json!({ "concurrencyPolicy": "Forbid" })),
+        ("replace", json!({ "concurrencyPolicy": "Replace" })),
+        ("held", json!({ "suspend": true })),
+        // In Berlin it is two hours later in summer.
+        ("zone", json!({ "schedule": "1 2 * * *", "timeZone": "Europe/Berlin" })),
+        ("no-zone", json!({ "schedule": "1 2 * * *" })),
+    ] {
+        let mut spec =
+            json!({ "schedule": "* * * * *", "jobTemplate": { "spec": { "template": template("Never") } } });
+        for (field, value) in more.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let cron_job = json!({ "metadata": { "name": name }, "spec": spec });
+        cron_jobs.create(&PostParams::default(), &object(cron_job)).await.unwrap();
+    }
+    let expect = async |what: &str, expected: &[(&str, &[&str])]| {
+        let expected: BTreeMap<String, Vec<String>> = expected
+            .iter()
+            .map(|(name, minutes)| ((*name).to_owned(), minutes.iter().map(|&one| one.to_owned()).collect()))
+            .collect();
+        let expected = &expected;
+        eventually(what, || async { (started(&cluster).await == *expected).then_some(()) }).await;
+    };
+    // A minute passes, and somebody looks at what is due.
+    let pass = async || {
+        seconds.fetch_add(60, Ordering::SeqCst);
+        for name in ["held", "no-zone", "allow", "forbid", "replace", "zone"] {
+            let look = Patch::Merge(json!({ "metadata": { "annotations": {
+                "looked": seconds.load(Ordering::SeqCst).to_string() } } }));
+            cron_jobs.patch(name, &PatchParams::default(), &look).await.unwrap();
+        }
+    };
+    pass().await;
+    let one: &[&str] = &[FIRST];
+    expect("one each", &[("allow", one), ("forbid", one), ("replace", one), ("zone", one)]).await;
+    let pods = active(&cluster, 4).await;
+    let replaced = pods.iter().find(|pod| pod.name_any().starts_with("replace-")).unwrap();
+
+    pass().await;
+    let (both, other): (&[&str], &[&str]) = (&[FIRST, SECOND], &[SECOND]);
+    expect("as each says", &[("allow", both), ("forbid", one), ("replace", other), ("zone", one)]).await;
+    let events: Api<Event> = cluster.in_default();
+    for (name, reason, message) in [
+        (
+            "forbid",
+            "JobAlreadyActive",
+            "Not starting job because prior execution is running and concurrency policy is Forbid".to_owned(),
+        ),
+        ("replace", "SuccessfulDelete", format!("Deleted job replace-{FIRST}")),
+    ] {
+        let selector = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
+        let told =
+            eventually("it is told", || async { events.list(&selector).await.ok()?.items.pop()?.message })
+                .await;
+        assert_eq!(told, message);
+    }
+    let all: Api<Pod> = cluster.in_default();
+    eventually("what was replaced has ended", || async {
+        all.get_opt(&replaced.name_any()).await.ok()?.is_none().then_some(())
+    })
+    .await;
+    eventually("who runs is said", || async {
+        let active = async |name: &str| {
+            cron_jobs.get(name).await.ok()?.status?.active.map_or(Some(0), |active| Some(active.len()))
+        };
+        let counts = (active("allow").await?, active("forbid").await?, active("replace").await?);
+        (counts == (2, 1, 1) && active("held").await? == 0).then_some(())
+    })
+    .await;
+
+    // It was due all the time.
+    let go_on = Patch::Merge(json!({ "spec": { "suspend": false } }));
+    cron_jobs.patch("held", &PatchParams::default(), &go_on).await.unwrap();
+    expect(
+        "what was held goes on",
+        &[("allow", both), ("forbid", one), ("held", other), ("replace", other), ("zone", one)],
+    )
     .await;
 }

@@ -141,16 +141,34 @@ async fn an_update_is_remembered_rolls_from_the_last_and_can_be_taken_back() {
 
 #[tokio::test]
 async fn claims_go_when_the_policy_says_so() {
-    let cluster = Cluster::start().await;
-    cluster.run_pods();
-    let policy = json!({ "persistentVolumeClaimRetentionPolicy": { "whenDeleted": "Delete", "whenScaled": "Delete" }, "podManagementPolicy": "Parallel" });
-    declare(&cluster, 3, "db:1", policy.clone()).await;
-    settled(&cluster, 3).await;
-    declare(&cluster, 1, "db:1", policy).await;
-    eventually("one claim", || async { (claims(&cluster).await == ["data-db-0"]).then_some(()) }).await;
-    let sets: Api<StatefulSet> = cluster.in_default();
-    sets.delete("db", &DeleteParams::default()).await.unwrap();
-    eventually("no claim", || async { claims(&cluster).await.is_empty().then_some(()) }).await;
+    let all = ["data-db-0", "data-db-1", "data-db-2"];
+    for (scaled, deleted, after_scaling, after_deletion) in [
+        ("Delete", "Delete", &all[..1], &[][..]),
+        ("Delete", "Retain", &all[..1], &all[..1]),
+        ("Retain", "Delete", &all, &[]),
+        ("Retain", "Retain", &all, &all),
+    ] {
+        let cluster = Cluster::start().await;
+        cluster.run_pods();
+        let policy = json!({ "whenDeleted": deleted, "whenScaled": scaled });
+        let more =
+            json!({ "persistentVolumeClaimRetentionPolicy": policy, "podManagementPolicy": "Parallel" });
+        declare(&cluster, 3, "db:1", more.clone()).await;
+        settled(&cluster, 3).await;
+        declare(&cluster, 1, "db:1", more).await;
+        settled(&cluster, 1).await;
+        eventually(&format!("{policy} when scaled"), || async {
+            (claims(&cluster).await == after_scaling).then_some(())
+        })
+        .await;
+        let sets: Api<StatefulSet> = cluster.in_default();
+        sets.delete("db", &DeleteParams::foreground()).await.unwrap();
+        eventually(&format!("{policy} when deleted"), || async {
+            let gone = sets.get_opt("db").await.ok()?.is_none();
+            (gone && claims(&cluster).await == after_deletion).then_some(())
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

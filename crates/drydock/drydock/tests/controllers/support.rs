@@ -24,7 +24,11 @@ pub struct Cluster {
 
 impl Cluster {
     pub async fn start() -> Self {
-        let drydock = Drydock::builder().start().await.unwrap();
+        Self::of(Drydock::builder()).await
+    }
+
+    pub async fn of(builder: drydock::Builder) -> Self {
+        let drydock = builder.start().await.unwrap();
         let client = drydock.client();
         Self { drydock, client }
     }
