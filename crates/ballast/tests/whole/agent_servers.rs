@@ -103,6 +103,10 @@ spec:
         cluster.apply(&self.pod(self.name, &volume)).ok();
         let pod = format!("pod/{}", self.name);
         cluster.kubectl(&format!("wait --for=condition=Ready {pod} --timeout=60s")).ok();
+        // What was put there needs nothing of the image that it runs in; a build for tests does, and says so.
+        let put = cluster.kubectl(&format!("logs {pod} -c agent")).ok();
+        let free = drydock_images::is_static(Path::new(env!("CARGO_BIN_EXE_ballast"))).unwrap();
+        assert_eq!(put.contains("this build needs libraries that other images may lack"), !free, "{put}");
         self.answers(cluster, "CREATE TABLE kept (word VARCHAR(20))");
         self.answers(cluster, "INSERT INTO kept VALUES ('here')");
         let stranger = self.shell(cluster, self.stranger, "");

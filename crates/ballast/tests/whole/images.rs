@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Cluster, Process, Said, ballast, said, table};
+use crate::support::user::User;
+use crate::support::{Cluster, Process, Said, ballast, eventually, said, table};
 use drydock_images::{Config, Content, Contents, FileEntry, Reference, write_oci_archive};
 
 /// A home that stays, so that images are made once.
@@ -88,4 +89,43 @@ fn what_is_no_image_is_refused_in_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     assert!(!image(&["ls"]).ok().contains("damaged"));
+}
+
+/// Databases of Debian's other suites, started with a command of one's own: image, what its id says, what is run, what
+/// its client is asked and answers.
+const DATABASES: [(&str, &str, &str, &str, &str); 3] = [
+    ("postgres:15", "postgres:15.", POSTGRES, VERSION, "15."),
+    ("postgres:18", "postgres:18.", POSTGRES, VERSION, "18."),
+    ("quay.io/coreos/etcd:v3.4.23", "etcd:3.4.23-bookworm@", ETCD, GET, "3.4.23 here\n"),
+];
+const POSTGRES: &str = "initdb -A trust -D /tmp/data && exec postgres -D /tmp/data -k /tmp";
+const VERSION: &str = "psql -At -h /tmp -U postgres -c 'SHOW server_version'";
+const ETCD: &str = "exec etcd --data-dir=/tmp/data";
+const GET: &str = "etcdctl put it here > /dev/null && \
+    echo $(etcd --version | sed -n 's/^etcd Version: //p') $(etcdctl get it --print-value-only)";
+
+#[test]
+fn databases_of_other_suites_run_and_have_their_clients_and_a_shell() {
+    let user = User::is_me();
+    user.pull(&DATABASES.map(|(image, ..)| image));
+    let mut cluster = user.up(&["--memory", "--no-operators"]);
+    for (number, (image, _, command, ..)) in (0..).zip(DATABASES) {
+        let name = format!("database-{number}");
+        cluster
+            .kubectl_with(&["run", &name, "--image", image, "--command", "--", "sh", "-c", command], "")
+            .ok();
+    }
+    for (number, (image, id, _, question, answer)) in (0..).zip(DATABASES) {
+        let name = format!("database-{number}");
+        let said = eventually(&format!("{image} answers"), || {
+            let said = cluster.kubectl_with(&["exec", &name, "--", "sh", "-c", question], "");
+            said.status.success().then_some(said.stdout)
+        });
+        assert!(said.starts_with(answer), "{image}: {said}");
+        let runs = cluster.field(&format!("pod/{name}"), ".status.containerStatuses[0].imageID");
+        assert!(runs.contains(id), "{image}: {runs}");
+    }
+    cluster.kubectl("delete pod --all --now").ok();
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
 }
