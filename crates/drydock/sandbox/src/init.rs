@@ -299,7 +299,7 @@ impl Init {
             None => Ok(Among::Itself),
             Some(id) => match self.running(id) {
                 Some(other) => Ok(Among::Others(other.host_pid)),
-                None => Err(io::Error::other(format!("the container {id} does not run"))),
+                None => Err(does_not_run(id)),
             },
         }
     }
@@ -309,7 +309,12 @@ impl Init {
             let among = self.among(&setup)?;
             let log = setup.config.log.as_deref().map(Log::open).transpose()?;
             let (standard, input, outputs) = spawn::standard(&setup.config)?;
-            let spawned = spawn::container(&setup, standard, &self.own_pids, &among)?;
+            let spawned = spawn::container(&setup, standard, &self.own_pids, &among);
+            let spawned = spawned.map_err(|error| match &setup.config.beside {
+                // What the kernel says where the first process of a namespace has ended, reaped or not.
+                Some(id) if error.kind() == io::ErrorKind::OutOfMemory => does_not_run(id),
+                _ => error,
+            })?;
             let container = Container {
                 pid: spawned.pid,
                 host_pid: 0,
@@ -528,6 +533,10 @@ fn exit(status: WaitStatus, oom_killed: bool, started: Timestamp, finished: Time
     let signal = status.terminating_signal();
     let code = signal.map_or_else(|| status.exit_status().unwrap_or(255), |signal| 128 + signal);
     Exit { code, signal, oom_killed, started, finished }
+}
+
+fn does_not_run(container: &str) -> io::Error {
+    io::Error::other(format!("the container {container} does not run"))
 }
 
 fn done(result: io::Result<()>) -> Done {
