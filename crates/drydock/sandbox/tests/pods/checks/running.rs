@@ -15,6 +15,7 @@ checks![
     a_container_beside_another_sees_its_processes_and_goes_with_it,
     signals_reach_the_main_process,
     orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared,
+    queues_and_shared_memory_are_a_pods_own,
     a_stopped_pod_is_gone,
     a_hundred_pods_start_quickly,
 ];
@@ -153,6 +154,27 @@ async fn orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared(place: &
     assert_eq!(text, "1\n", "the filter finds only its own shell's script");
     first.signal(9).await.unwrap();
     pod.stop().await.unwrap();
+}
+
+async fn queues_and_shared_memory_are_a_pods_own(place: &Place) {
+    let (one, other) = (place.pod("one").await, place.pod("other").await);
+    let script = "touch /dev/mqueue/queue; echo made; exec sleep 600";
+    let first = one.start(place.container("first", &["sh", "-c", script])).await.unwrap();
+    place.until("the queue is made", async || place.lines("first").contains("made")).await;
+    // A segment of System V's, by somebody who is in the pod.
+    let pid = first.pid().to_string();
+    let mut inside = std::process::Command::new("nsenter");
+    inside.args(["--ipc", "--target", &pid, "ipcmk", "--shmem", "4096"]);
+    let made = inside.output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let look = "ls /dev/mqueue; wc -l < /proc/sysvipc/shm";
+    let (_, text) = place.script(&one, "beside", look).await;
+    assert_eq!(text, "queue\n2\n", "containers of a pod share both: a heading and a segment");
+    let (_, text) = place.script(&other, "elsewhere", look).await;
+    assert_eq!(text, "1\n", "another pod has neither");
+    for pod in [one, other] {
+        pod.stop().await.unwrap();
+    }
 }
 
 async fn a_stopped_pod_is_gone(place: &Place) {
