@@ -1,12 +1,10 @@
 //! The host: what all pods of a node share, and what is left of an earlier run.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,7 +15,7 @@ use crate::cgroup::Cgroups;
 use crate::config::{Cidr, PodConfig};
 use crate::enter::{Entered, Users};
 use crate::error::Error;
-use crate::keeper;
+use crate::keeping::Keeping;
 use crate::network::{self, Addresses};
 use crate::pod::Pod;
 use crate::process::Process;
@@ -82,8 +80,7 @@ pub(crate) struct Inner {
     bridge: u32,
     outside: Option<OwnedFd>,
     uplink: Option<UplinkRecord>,
-    /// The keeper's standard input: when it closes, a mortal keeper ends.
-    _lifeline: Option<std::process::ChildStdin>,
+    keeping: Arc<Keeping>,
     _lock: fs::File,
 }
 
@@ -136,13 +133,8 @@ impl Host {
         };
         let range = record.pod_cidr;
         let abilities = Abilities::find(&layout.root, root, users, &cgroups);
-        let mut lifeline = None;
-        if record.keeper.is_none() {
-            let (process, stdin) = start_keeper(&layout, options.program.as_deref(), options.outlive)?;
-            record.keeper = Some(process);
-            lifeline = Some(stdin);
-            write(&record)?;
-        }
+        let uplink = record.uplink.clone();
+        let keeping = Keeping::start(layout.clone(), options.program, options.outlive, record)?;
         let taken: Vec<Ipv4Addr> = layout
             .pod_records()
             .map_err(Error::machine("reading the pods' records"))?
@@ -161,8 +153,8 @@ impl Host {
             range,
             bridge,
             outside,
-            uplink: record.uplink,
-            _lifeline: lifeline,
+            uplink,
+            keeping,
             _lock: lock,
             layout,
         };
@@ -272,10 +264,7 @@ impl Host {
             share_process_namespace,
         };
         let request = KeeperRequest::Pod(Box::new(setup));
-        let answer = async {
-            let mut line = Line::call(&inner.path("keeper.sock"), &request, &[]).await?;
-            line.answer::<PodAnswer>().await
-        };
+        let answer = async { self.ask_keeper(&request).await?.answer::<PodAnswer>().await };
         let error = match answer.await {
             Ok(Some((PodAnswer::Up, _))) => return Ok(pod),
             Ok(Some((PodAnswer::Failed { step, errno }, _))) => Error::Machine {
@@ -287,6 +276,21 @@ impl Host {
         };
         pod.stop().await?;
         Err(error)
+    }
+
+    /// Asks the keeper, and where it was killed the next one.
+    async fn ask_keeper(&self, request: &KeeperRequest) -> io::Result<Line> {
+        let path = self.inner.path("keeper.sock");
+        match Line::call(&path, request, &[]).await {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
+            {
+                let keeping = Arc::clone(&self.inner.keeping);
+                blocking(move || keeping.ensure()).await.map_err(io::Error::other)?;
+                Line::call(&path, request, &[]).await
+            }
+            other => other,
+        }
     }
 
     /// The pods that run or have run here, an earlier run's included. [`Pod::is_alive`] tells them apart.
@@ -306,6 +310,7 @@ impl Host {
     /// When something does not go away; [`Host::open`] tries again.
     pub async fn close(self) -> Result<(), Error> {
         let inner = self.inner;
+        inner.keeping.close();
         blocking(move || {
             sweep::everything(&inner.layout, inner.outside.as_ref())?;
             if let Some(groups) = &inner.cgroups {
@@ -411,45 +416,4 @@ fn write_pod(layout: &Layout, record: &PodRecord) -> io::Result<()> {
         fs::write(etc.join("resolv.conf"), resolv_conf)?;
     }
     Ok(())
-}
-
-fn start_keeper(
-    layout: &Layout,
-    program: Option<&Path>,
-    outlive: bool,
-) -> Result<(Process, std::process::ChildStdin), Error> {
-    let failed = || Error::machine("starting the keeper");
-    let log = fs::OpenOptions::new().create(true).append(true).open(layout.keeper_log()).map_err(failed())?;
-    let mut child = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
-        .arg0("drydock")
-        .arg(keeper::ARGUMENT)
-        .arg(&layout.root)
-        .arg(if outlive { "lasting" } else { "mortal" })
-        .current_dir("/")
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .map_err(failed())?;
-    let pid = i32::try_from(child.id()).unwrap_or(0);
-    let mut word = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut word).map_err(failed())?;
-    }
-    let (true, Some(stdin)) = (word == "ready\n", child.stdin.take()) else {
-        let _gone = child.kill();
-        let _reaped = child.wait();
-        let said = fs::read_to_string(layout.keeper_log()).unwrap_or_default();
-        let said = said.lines().last().unwrap_or("it said nothing");
-        return Err(failed()(io::Error::other(format!("the program is no keeper: {said}"))));
-    };
-    let process = Process::of(pid).map_err(failed())?;
-    // Reaps it whenever it ends; the thread has nothing else to do.
-    std::thread::Builder::new()
-        .name("keeper-reaper".to_owned())
-        .stack_size(64 * 1024)
-        .spawn(move || child.wait())
-        .map_err(failed())?;
-    Ok((process, stdin))
 }

@@ -6,11 +6,12 @@
 //! fail: it forks on request, reaps, and ends.
 //!
 //! A mortal keeper ends its pods, removes what was made for them, and ends itself when the node's end of its
-//! standard input closes, whatever ended the node. A lasting one waits for the next node.
+//! standard input closes, whatever ended the node; its inits watch the same input. A lasting one waits for the next
+//! node. While a node lives, a keeper that is killed is followed by another; see [`crate::keeping`].
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -44,8 +45,6 @@ pub(crate) fn run(directory: &Path, mortal: bool) -> io::Result<()> {
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&mask), None)?;
     let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
-    // Inits hold the reading end: it ends when the keeper does.
-    let (inits_lifeline, _held) = io::pipe()?;
     let listener = listen(directory, "keeper.sock")?;
     std::io::stdout().write_all(b"ready\n")?;
     std::io::stdout().flush()?;
@@ -83,8 +82,15 @@ pub(crate) fn run(directory: &Path, mortal: bool) -> io::Result<()> {
             match wire::receive(&line) {
                 Ok(Some((KeeperRequest::Pod(setup), _))) => match fork_pod(&mut inits) {
                     Ok(Side::Child) => {
-                        let lifeline = mortal.then_some(inits_lifeline);
-                        init::run(&setup, line, lifeline.map(Into::into))
+                        // The node's own: this process may be killed without any harm to pods.
+                        let lifeline = mortal.then(|| stdin.as_fd().try_clone_to_owned()).transpose();
+                        match lifeline {
+                            Ok(lifeline) => init::run(&setup, line, lifeline),
+                            Err(error) => {
+                                init::refuse(&line, "lifeline", &error);
+                                return Err(error);
+                            }
+                        }
                     }
                     Ok(Side::Parent { .. }) => {}
                     Err(error) => init::refuse(&line, "fork", &error),

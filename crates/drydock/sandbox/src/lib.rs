@@ -22,6 +22,7 @@
 //! - Pods don't depend on the process that made them. With [`Options::outlive`] they run on when it ends, and the
 //!   next one finds them with their logs and exit codes; without, they end with it, however it ended,
 //!   and what was made for them goes too.
+//! - Pods don't depend on the keeper either. One that is killed is followed by another while the node lives.
 //! - Nothing is left behind: after [`Pod::stop`] no process, mount, namespace, link, cgroup or file of the pod;
 //!   after [`Host::close`] none of the host. What a crash leaves, the next [`Host::open`] ends and removes, and
 //!   only that: processes are known by number, start time and boot.
@@ -51,6 +52,7 @@ mod host;
 mod identity;
 mod init;
 mod keeper;
+mod keeping;
 mod log;
 mod netlink;
 mod network;

@@ -45,6 +45,13 @@ impl Process {
         (same && !ended(&handle, Duration::ZERO)).then_some(handle)
     }
 
+    /// Waits until it has ended.
+    pub(crate) fn wait(&self) {
+        let Some(handle) = self.handle() else { return };
+        let mut polled = [PollFd::new(&handle, PollFlags::IN)];
+        while let Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut polled, None) {}
+    }
+
     /// Ends it at once and waits until it is gone; true when it is.
     pub fn kill(&self, patience: Duration) -> bool {
         let Some(handle) = self.handle() else { return true };

@@ -1,8 +1,8 @@
 //! The owner of pods is killed; the next one takes them over, or removes them.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, ExitCode, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use drydock_sandbox::{Host, PodConfig, Process};
@@ -18,7 +18,7 @@ fn place(host: Host, directory: &Path) -> Place {
     Place { host, directory: directory.to_owned() }
 }
 
-/// Makes pods, says who runs in them, and waits to be killed.
+/// Makes pods, says who runs in them, makes another for each name that it is given, and waits to be killed.
 pub(crate) fn own(setting: Setting, directory: &Path) -> ExitCode {
     let place = place(crate::open(setting, directory, false), directory);
     runtime().block_on(async {
@@ -31,6 +31,11 @@ pub(crate) fn own(setting: Setting, directory: &Path) -> ExitCode {
         let talker = pod.start(place.container("talks", &["sh", "-c", talks])).await.unwrap();
         let ends = pod.start(place.container("ends", &["sh", "-c", "sleep 0.5; exit 9"])).await.unwrap();
         println!("{} {}", talker.pid(), ends.pid());
+        for name in std::io::stdin().lines() {
+            let name = name.unwrap();
+            let pod = place.pod(&name).await;
+            println!("{}", pod.start(place.container(&name, &["sleep", "1000"])).await.unwrap().pid());
+        }
         std::future::pending::<()>().await;
     });
     ExitCode::SUCCESS
@@ -105,31 +110,61 @@ pub(crate) fn anew(setting: Setting, directory: &Path) -> ExitCode {
 
 struct Owner {
     node: Child,
+    says: std::io::Lines<BufReader<ChildStdout>>,
+    state: PathBuf,
     /// Everything that runs for it: containers, inits, the keeper.
     processes: Vec<Process>,
     keeper: Process,
 }
 
 fn start_owner(setting: Setting, directory: &Path) -> Owner {
-    let mut node = setting.command("own", directory).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(node.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut command = setting.command("own", directory);
+    let mut node = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut says = BufReader::new(node.stdout.take().unwrap()).lines();
+    let line = says.next().unwrap().unwrap();
     let mut processes: Vec<Process> =
         line.split_whitespace().map(|pid| Process::of(pid.parse().unwrap()).unwrap()).collect();
     assert_eq!(processes.len(), 2, "the owner says who runs: {line:?}");
-    let read = |path: &str, field: &str| -> Process {
-        let text = std::fs::read_to_string(directory.join("state").join(path)).unwrap();
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        serde_json::from_value(value[field].clone()).unwrap()
-    };
-    let keeper = read("host.json", "keeper");
+    let state = directory.join("state");
+    let keeper = recorded(&state, "host.json", "keeper");
     processes.push(keeper.clone());
-    processes.push(read("pods/pod/init.json", "process"));
+    processes.push(recorded(&state, "pods/pod/init.json", "process"));
     assert!(processes.iter().all(Process::alive));
-    Owner { node, processes, keeper }
+    Owner { node, says, state, processes, keeper }
+}
+
+fn recorded(state: &Path, path: &str, field: &str) -> Process {
+    let text = std::fs::read_to_string(state.join(path)).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_value(value[field].clone()).unwrap()
 }
 
 impl Owner {
+    /// Has another pod made.
+    fn make(&mut self, name: &str) {
+        writeln!(self.node.stdin.as_ref().unwrap(), "{name}").unwrap();
+        let pid = self.says.next().expect("the owner lives and says who runs").unwrap();
+        self.processes.push(Process::of(pid.parse().unwrap()).unwrap());
+        self.processes.push(recorded(&self.state, &format!("pods/{name}/init.json"), "process"));
+    }
+
+    /// Kills the keeper and nobody else.
+    fn kill_keeper(&mut self) {
+        assert!(self.keeper.kill(Duration::from_secs(5)));
+        self.processes.retain(|process| *process != self.keeper);
+    }
+
+    /// Waits for another keeper than the one that was killed.
+    fn await_keeper(&mut self) {
+        let (start, killed) = (Instant::now(), self.keeper.clone());
+        while self.keeper == killed || !self.keeper.alive() {
+            assert!(start.elapsed() < Duration::from_secs(10), "no keeper follows the one that was killed");
+            std::thread::sleep(Duration::from_millis(5));
+            self.keeper = recorded(&self.state, "host.json", "keeper");
+        }
+        self.processes.push(self.keeper.clone());
+    }
+
     fn kill(&mut self) {
         self.node.kill().unwrap();
         self.node.wait().unwrap();
@@ -154,11 +189,52 @@ impl Owner {
 pub(crate) fn mortal(setting: Setting, directory: &Path) -> bool {
     let mut owner = start_owner(setting, directory);
     owner.kill();
+    ended_with_owner(setting, directory, &owner)
+}
+
+fn ended_with_owner(setting: Setting, directory: &Path, owner: &Owner) -> bool {
     let gone = owner.wait_until_gone();
     let left: Vec<_> =
         std::fs::read_dir(directory.join("state")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["lock"], "the keeper has removed what was made");
     setting.command("sweep", directory).status().unwrap().success() && gone
+}
+
+/// Whether somebody wants a pod at that very moment or nobody does, and also when it was an earlier node's.
+pub(crate) fn keeper_killed(setting: Setting, directory: &Path) -> bool {
+    let mut owner = start_owner(setting, directory);
+    // It has ended by itself by then, or has not.
+    owner.processes.remove(1);
+    owner.kill_keeper();
+    owner.make("second");
+    owner.await_keeper();
+    owner.kill_keeper();
+    owner.await_keeper();
+    owner.make("third");
+    assert!(owner.processes.iter().all(Process::alive), "pods outlive their keeper");
+    owner.kill();
+    if setting.outlive {
+        assert!(owner.processes.iter().all(Process::alive), "pods outlive their owner");
+        let adopted = setting.command("keep", directory).status().unwrap().success();
+        return adopted && owner.wait_until_gone();
+    }
+    ended_with_owner(setting, directory, &owner)
+}
+
+/// Takes over the keeper with the pods, and it is killed.
+pub(crate) fn keep(setting: Setting, directory: &Path) -> ExitCode {
+    let place = place(crate::open(setting, directory, true), directory);
+    runtime().block_on(async {
+        let state = directory.join("state");
+        let keeper = recorded(&state, "host.json", "keeper");
+        assert!(keeper.kill(Duration::from_secs(5)));
+        place.until("another keeper", async || recorded(&state, "host.json", "keeper") != keeper).await;
+        let (_, text) = place.script(&place.pod("fourth").await, "new", "echo made").await;
+        assert_eq!(text, "made\n");
+        assert_eq!(place.host.adopt().unwrap().iter().filter(|pod| pod.is_alive()).count(), 4);
+        place.host.close().await.unwrap();
+    });
+    ExitCode::SUCCESS
 }
 
 pub(crate) fn adopted(setting: Setting, directory: &Path) -> bool {

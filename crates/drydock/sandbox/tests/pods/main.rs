@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ["inside", setting, directory] => checks::run(Setting::read(setting), Path::new(directory)),
         ["own", setting, directory] => crashes::own(Setting::read(setting), Path::new(directory)),
         ["adopt", setting, directory] => crashes::adopt(Setting::read(setting), Path::new(directory)),
+        ["keep", setting, directory] => crashes::keep(Setting::read(setting), Path::new(directory)),
         ["sweep", setting, directory] => crashes::sweep(Setting::read(setting), Path::new(directory)),
         ["anew", setting, directory] => crashes::anew(Setting::read(setting), Path::new(directory)),
         _ if words.contains(&"--list") => ExitCode::SUCCESS,
@@ -131,6 +132,8 @@ fn drive() -> ExitCode {
         part("running pods", "mortal", &inside);
         part("running pods with copied trees", "mortal copied", &inside);
         part("a mortal node killed", "mortal", &crashes::mortal);
+        part("the keeper of a mortal node killed", "mortal", &crashes::keeper_killed);
+        part("the keepers of lasting nodes killed", "lasting", &crashes::keeper_killed);
         part("a node killed, then its pods adopted", "lasting", &crashes::adopted);
         part("node and keeper killed, then the pods adopted", "lasting", &crashes::adopted_without_keeper);
         part("a node killed, then its pods swept", "lasting", &crashes::swept);

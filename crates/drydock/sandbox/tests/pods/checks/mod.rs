@@ -56,7 +56,7 @@ impl Place {
         text.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap().to_owned() + "\n").collect()
     }
 
-    async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    pub(crate) async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         let start = Instant::now();
         while !holds().await {
             assert!(start.elapsed() < Duration::from_secs(20), "waited too long: {what}");
