@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, Probe};
 use tokio::sync::watch;
 
-use super::observed::{Ended, ImageState, Restart, Sandbox, State, is_sidecar};
+use super::observed::{Blocked, Ended, ImageState, Restart, Sandbox, State, is_sidecar};
 use super::record::{ContainerNote, Note, container_id, shown_id};
 use super::worker::{Told, Worker};
 use crate::container::build::{Materials, Refused, build};
@@ -27,6 +27,8 @@ use crate::{Shared, logs, volumes};
 
 /// A container that could not be started is tried again after this.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// A sandbox that is gone when it is needed is made anew after this: whatever ended it may do so again.
+const ANEW: SignedDuration = SignedDuration::from_millis(200);
 /// What a running pod's volumes are to hold is asked for no longer than this.
 const ANSWER: Duration = Duration::from_secs(10);
 /// The exit code of what never ran, as container runtimes have it.
@@ -279,8 +281,9 @@ impl Worker {
         self.discard_old(&sandbox, &name, restart).await;
         let started = sandbox.start(config).await;
         // Every attempt counts for the waiting before the next, also one that does not come to run.
+        let counts = !matches!(started, Err(sandbox::Error::Gone(_)));
         let seen = self.seen(&name);
-        if let Some(finished) = seen.ended().map(|ended| ended.finished) {
+        if let Some(finished) = seen.ended().map(|ended| ended.finished).filter(|_| counts) {
             seen.backoff.attempt(finished, now);
         }
         let running = match started {
@@ -294,8 +297,10 @@ impl Worker {
                     }
                     sandbox::Error::Start(error) => error.reason(),
                     sandbox::Error::Gone(_) => {
+                        // That is not the container's fault: it is started in the next one.
                         self.observed.sandbox = Sandbox::Gone;
-                        "CreateContainerError"
+                        self.observed.blocked = Some(Blocked { until: now + ANEW, attempts: 1 });
+                        return Ok(());
                     }
                     _ => "RunContainerError",
                 };
@@ -557,8 +562,10 @@ pub(super) async fn run_hook(
     if let Some(sleep) = &hook.sleep {
         let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
         tokio::time::sleep(Duration::from_secs(seconds).min(limit)).await;
+        return Ok(());
     }
-    Ok(())
+    // The API takes a socket too, and a kubelet has never connected to one.
+    Err("invalid handler".to_owned())
 }
 
 /// An empty file that everyone may write to.

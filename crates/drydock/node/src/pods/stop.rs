@@ -177,7 +177,10 @@ impl Worker {
         let exit = exit.unwrap_or_else(|error| {
             // Its pod's init is gone, and with it all processes: as if each had been killed.
             tracing::warn!(%error, container = id, "a pod's init has ended");
-            self.observed.sandbox = Sandbox::Gone;
+            // Who is heard of last may be of the sandbox before.
+            if self.observed.of(name).is_some_and(|seen| seen.here) {
+                self.observed.sandbox = Sandbox::Gone;
+            }
             let started = match self.observed.of(name).map(|seen| &seen.state) {
                 Some(State::Running { since, .. }) => *since,
                 _ => now,

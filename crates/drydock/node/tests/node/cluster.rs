@@ -166,6 +166,15 @@ impl Cluster {
         .await
     }
 
+    /// Kills the process that all others of a pod depend on.
+    pub fn kill_init(&self, pod: &Pod) {
+        let uid = pod.metadata.uid.as_ref().unwrap();
+        let path = self.directory.with_file_name("state").join("pods").join(uid).join("init.json");
+        let record: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let init: drydock_sandbox::Process = serde_json::from_value(record["process"].clone()).unwrap();
+        assert!(init.kill(PATIENCE));
+    }
+
     pub async fn delete(&self, name: &str, grace: Option<u32>) {
         let parameters = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
         self.pods().delete(name, &parameters).await.unwrap();

@@ -16,6 +16,7 @@ crate::tests![
     a_pod_that_ends_badly_failed_and_says_why,
     init_containers_run_one_after_the_other,
     a_container_that_ends_is_started_again_with_patience,
+    a_pod_whose_init_is_killed_gets_another_and_others_are_untouched,
     a_pod_is_asked_to_end_before_it_is_killed,
     a_hook_runs_before_the_signal,
     a_container_counts_when_its_hook_is_done_and_goes_when_it_fails,
@@ -135,7 +136,7 @@ async fn a_container_that_ends_is_started_again_with_patience(cluster: Arc<Clust
     cluster.pod("crash", script("exit 5")).await;
     let pod =
         cluster.until_pod("crash", "it waits", |pod| state(pod, "main") == "waiting CrashLoopBackOff").await;
-    let status = pod.status.unwrap();
+    let status = pod.status.clone().unwrap();
     assert_eq!(status.phase.as_deref(), Some("Running"));
     let container = &status.container_statuses.unwrap()[0];
     assert_eq!(container.restart_count, 1);
@@ -148,6 +149,8 @@ async fn a_container_that_ends_is_started_again_with_patience(cluster: Arc<Clust
     cluster
         .until_event("crash", "BackOff", "Back-off restarting failed container main in pod crash_default(")
         .await;
+    // Its init is killed while there is nothing to run: the next attempt finds another.
+    cluster.kill_init(&pod);
     let again = |pod: &Pod| {
         pod.status
             .as_ref()
@@ -157,6 +160,55 @@ async fn a_container_that_ends_is_started_again_with_patience(cluster: Arc<Clust
             .is_some_and(|list| list[0].restart_count == 2)
     };
     cluster.until_pod("crash", "the next attempt", again).await;
+    cluster.until_event("crash", "SandboxChanged", "Pod sandbox changed").await;
+    assert!(
+        cluster.events("crash", "Failed").await.is_empty(),
+        "a new sandbox is no failure of the container's"
+    );
+}
+
+async fn a_pod_whose_init_is_killed_gets_another_and_others_are_untouched(cluster: Arc<Cluster>) {
+    let names = ["main", "two", "three", "four"];
+    let once = |name: &str, text: &str| {
+        let mounts = json!([{"name": "shared", "mountPath": "/shared"}]);
+        json!({"name": name, "image": "busybox", "command": ["sh", "-c", text], "volumeMounts": mounts})
+    };
+    let spec = json!({
+        "initContainers": [once("first", "echo again >> /shared/log")],
+        "containers": names.map(|name| once(name, "exec sleep 1000")),
+        "volumes": [{"name": "shared", "emptyDir": {}}],
+    });
+    let mut never = script("exec sleep 1000");
+    never["restartPolicy"] = json!("Never");
+    cluster.pod("struck", spec).await;
+    cluster.pod("never", never).await;
+    cluster.pod("calm", script("exec sleep 1000")).await;
+    let struck = cluster.until_ready("struck").await;
+    let (never, calm) = (cluster.until_ready("never").await, cluster.until_ready("calm").await);
+    cluster.kill_init(&struck);
+    cluster.kill_init(&never);
+
+    let all_again = |pod: &Pod| {
+        let list = pod.status.as_ref().and_then(|status| status.container_statuses.clone());
+        list.is_some_and(|list| list.iter().all(|one| one.restart_count == 1 && one.ready))
+    };
+    let pod = cluster.until_pod("struck", "all its containers run anew", all_again).await;
+    assert_eq!(condition(&pod, "Ready"), "True");
+    let status = pod.status.clone().unwrap();
+    for container in status.container_statuses.clone().unwrap() {
+        let ended = container.last_state.unwrap().terminated.unwrap();
+        assert_eq!((ended.exit_code, ended.reason.as_deref()), (137, Some("Error")), "{}", container.name);
+    }
+    let changed = cluster.until_event("struck", "SandboxChanged", "Pod sandbox changed").await;
+    assert_eq!(changed, "Pod sandbox changed, it will be killed and re-created.");
+    let (_, text) = crate::remote::exec(&cluster, "struck", "cat%20/shared/log").await;
+    assert_eq!(text, "again\nagain\n", "the volume is the same, and what comes first came first again");
+
+    let pod = cluster.until_phase("never", "Failed").await;
+    assert_eq!(state(&pod, "main"), "terminated Error 137");
+    assert_eq!(cluster.pods().get("calm").await.unwrap().status, calm.status);
+    // Each pod is made once: had the last of its containers been taken for one of the new sandbox, there were two.
+    assert_eq!(cluster.pods().get("struck").await.unwrap().status, Some(status));
 }
 
 async fn a_pod_is_asked_to_end_before_it_is_killed(cluster: Arc<Cluster>) {
@@ -230,6 +282,12 @@ async fn a_container_counts_when_its_hook_is_done_and_goes_when_it_fails(cluster
         list.is_some_and(|list| list[0].restart_count >= 1)
     };
     cluster.until_pod("failing", "it is started again", again).await;
+
+    // The API takes a hook that connects, and no kubelet carries it out.
+    spec["containers"][0]["lifecycle"] = json!({"postStart": {"tcpSocket": {"port": 80}}});
+    cluster.pod("connecting", spec).await;
+    cluster.until_event("connecting", "FailedPostStartHook", "PostStartHook failed").await;
+    cluster.until_event("connecting", "Killing", "FailedPostStartHook").await;
 }
 
 async fn a_deadline_ends_the_pod(cluster: Arc<Cluster>) {
