@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::forward::Forward;
-use crate::support::machine::{self, Traces, kill, node_of, own_network, processes, programs};
+use crate::support::machine::{
+    self, Traces, keeper_of, kill, node_of, own_network, processes, programs, signal,
+};
 use crate::support::user::User;
 use crate::support::{Cluster, eventually, said};
 
@@ -100,12 +102,41 @@ fn walk(user: User) {
     assert_eq!(whoami, "memcache\n");
 
     the_api_is_reached_from_pods(&cluster, user);
+    if user == User::is_me() {
+        a_hung_one_is_replaced(&cluster);
+    }
 
     let traces = Traces::of(&cluster, user);
     assert!(traces.processes.len() > 8, "{:?}", traces.processes);
     cluster.up.signal("TERM");
     assert_eq!(cluster.up.end(), (0, String::new()), "{}", cluster.up.complaints());
     traces.are_gone();
+}
+
+/// A stopped process takes connections and says nothing: only the operator can tell.
+fn a_hung_one_is_replaced(cluster: &Cluster) {
+    let sample = "memcached/memcached-sample";
+    let ready = ".status.conditions[?(@.type==\"Ready\")]";
+    let before = programs(&cluster.up, "memcached");
+    let hung = before[0];
+    signal(hung, "STOP");
+    let pod = eventually("it is noticed", || {
+        Some(cluster.field(sample, ".status.silent[*].pod")).filter(|pod| !pod.is_empty())
+    });
+    let said = cluster.field(sample, &format!("{ready}.message"));
+    assert!(said.starts_with(&format!("2 of 3 nodes ready: {pod} takes connections")), "{said}");
+    cluster.says(&format!("describe {sample}"), "ServerReplaced");
+    signal(hung, "KILL");
+    cluster.becomes(sample, &format!("{ready}.message"), "3 of 3 nodes ready");
+    let after = programs(&cluster.up, "memcached");
+    assert_eq!(after.len(), 3, "{after:?}");
+    assert_eq!(after.iter().filter(|pid| !before.contains(pid)).count(), 1, "{before:?}, then {after:?}");
+    assert!(!after.contains(&hung));
+    let servers = cluster.field(sample, ".status.servers[*]");
+    for server in servers.split_whitespace() {
+        let answer = talk_from_idle(cluster, server.split(':').next().unwrap());
+        assert!(is_memcached(&answer), "{server}: {answer}");
+    }
 }
 
 /// With the address, the certificate and the token that pods are given.
@@ -205,8 +236,21 @@ fn killed_in_memory(user: User) {
     });
     until_ready(&cluster);
     let traces = Traces::of(&cluster, user);
+    // Whoever forks pods is not needed by those that run, and there is another at once.
+    let before = programs(&cluster.up, "memcached");
+    cluster.up.complaints();
+    kill(keeper_of(&cluster.up));
+    idle(&cluster);
+    let all = processes();
+    let runs = |pid: &u32| all.iter().any(|(one, _, words)| one == pid && words.starts_with("memcached"));
+    assert!(before.iter().all(runs), "pods outlive their keeper");
+    let said = cluster.up.complaints();
+    assert!(said.contains("the keeper of the pods has died; another is started"), "{said}");
+    assert!(!said.contains("the node died"), "{said}");
+    let later = Traces::of(&cluster, user);
     kill(cluster.up.id());
     traces.are_gone();
+    later.are_gone();
 }
 
 /// Of a cluster that is kept, pods outlive whoever is killed, and end with a stop in order.
@@ -227,6 +271,8 @@ fn killed_and_kept(user: User) {
         assert_eq!(memcacheds(kept.path()), before, "after {what}");
         cluster.kubectl("delete pod idle --now").ok();
     };
+    kill(keeper_of(&cluster.up));
+    unhurt(&cluster, "the keeper was killed");
     kill(node_of(&cluster.up));
     unhurt(&cluster, "the node was killed");
     kill(cluster.up.id());

@@ -90,6 +90,14 @@ pub fn node_of(up: &Process) -> u32 {
     find_node(up).unwrap_or_else(|| panic!("up has no node: {:?}", processes()))
 }
 
+/// Who forks the pods of an `up`: its node's only child, as long as it is the node's own.
+pub fn keeper_of(up: &Process) -> u32 {
+    let node = node_of(up);
+    let all = processes();
+    let keeper = all.iter().find(|(_, of, words)| *of == node && words.contains("sandbox-keeper"));
+    keeper.unwrap_or_else(|| panic!("the node has no keeper: {all:?}")).0
+}
+
 pub fn programs(up: &Process, name: &str) -> Vec<u32> {
     let family = family(up.id()).into_iter().filter(|(_, words)| words.starts_with(name));
     let mut found: Vec<u32> = family.map(|(pid, _)| pid).collect();
@@ -152,9 +160,14 @@ impl Traces {
     }
 }
 
+/// Sends a process a signal: `STOP`.
+pub fn signal(pid: u32, name: &str) {
+    said(Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]), "").ok();
+}
+
 /// Ends a process without a word.
 pub fn kill(pid: u32) {
-    said(Command::new("sh").args(["-c", &format!("kill -KILL {pid}")]), "").ok();
+    signal(pid, "KILL");
 }
 
 /// The same for many, of which some may be gone by then.
