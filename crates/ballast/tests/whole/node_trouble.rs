@@ -1,6 +1,7 @@
 //! What is asked of the node and can't be, by the real kubectl: it is said, and everything else goes on.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::machine::own_network;
@@ -58,6 +59,62 @@ fn a_tag_that_cannot_be_had_is_noted_or_refused() {
     cluster.kubectl("run near --image=memcached:1.6.9").ok();
     let message = waiting(&cluster, "near", "ErrImagePull");
     assert!(message.contains("1.6.9"), "{message}");
+}
+
+/// Making images from packages takes longer than anything else.
+const MADE: &str = "--timeout=240s";
+
+#[test]
+fn an_image_is_made_when_it_is_first_needed_and_while_it_can_not_be_nobody_else_is_hurt() {
+    let user = User::is_me();
+    // No image has been made here yet, and at first packages are to be had from nowhere.
+    let home = user.directory();
+    let (settings, sources) = (home.path().join("apt.conf"), home.path().join("sources.list"));
+    fs::write(&sources, "deb file:/nonexistent/debian trixie main\n").unwrap();
+    let nowhere =
+        format!("Dir::Etc::sourcelist \"{}\";\nDir::Etc::sourceparts \"/nonexistent\";\n", sources.display());
+    fs::write(&settings, nowhere).unwrap();
+    let calm = home.path().join("calm.tar");
+    let mut places = ["/usr/bin/busybox", "/bin/busybox"].into_iter().map(PathBuf::from);
+    let shell = places.find(|path| path.exists()).unwrap();
+    let files = [FileEntry { path: "/bin/sh".into(), mode: 0o755, content: Content::File(shell) }];
+    let command = ["/bin/sh", "-c", "exec sleep 86400"].map(str::to_owned).to_vec();
+    let config = Config { command, ..Config::default() };
+    let reference = Reference::parse("example.com/calm:1.0").unwrap();
+    write_oci_archive(File::create(&calm).unwrap(), &Contents::Files(&files), &config, &reference).unwrap();
+    said(user.ballast().env("HOME", home.path()).args(["image", "import"]).arg(&calm), "").ok();
+
+    let cluster = user.up_with(&["--memory", "--no-operators"], |command| {
+        command.env("HOME", home.path()).env("APT_CONFIG", &settings);
+    });
+    cluster.kubectl("run calm --image=example.com/calm:1.0").ok();
+    cluster.kubectl("wait --for=condition=Ready pod/calm --timeout=30s").ok();
+    let image = "busybox:1.37";
+    cluster.kubectl(&format!("run lacking --image={image} -- sleep 86400")).ok();
+    let message = waiting(&cluster, "lacking", "ErrImagePull");
+    let what = format!("\"docker.io/library/{image}\": a package can't be had: ");
+    assert!(message.contains(&what), "{message}");
+    let later = waiting(&cluster, "lacking", "ImagePullBackOff");
+    assert_eq!(later, format!("Back-off pulling image {image:?}: ErrImagePull: {message}"));
+    let told = cluster.says("describe pod lacking", "Error: ImagePullBackOff");
+    assert!(told.contains(&format!("Failed to pull image {image:?}: {message}")), "{told}");
+    assert_eq!(cluster.field("pod/lacking", ".status.phase"), "Pending");
+    assert_eq!(cluster.field("pod/calm", ".status.containerStatuses[0].restartCount"), "0");
+    cluster.kubectl("wait --for=condition=Ready pod/calm node/ballast --timeout=30s").ok();
+
+    // From here on they can be had, and the next attempt is told of as it goes on.
+    cluster.up.complaints();
+    fs::write(&settings, "").unwrap();
+    cluster.kubectl(&format!("wait --for=condition=Ready pod/lacking {MADE}")).ok();
+    let told = cluster.says("describe pod lacking", "Started container lacking");
+    let events = [format!("Pulling image {image:?}"), format!("Successfully pulled image {image:?} in ")];
+    assert!(events.iter().all(|event| told.contains(event)), "{told}");
+    let said = cluster.up.complaints();
+    let about = format!("image {image}: ");
+    let lines: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(&about)).collect();
+    let [first, .., last] = lines.as_slice() else { panic!("nothing is said while it is made: {said}") };
+    assert!(first.starts_with("looking at what Debian "), "{lines:?}");
+    assert!(last.starts_with("made in "), "{lines:?}");
 }
 
 /// A user namespace in which there is root in name only, and in which no other can be made.

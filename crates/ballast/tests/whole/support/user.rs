@@ -105,10 +105,16 @@ impl User {
 
     /// A cluster of this user's.
     pub fn up(self, flags: &[&str]) -> Cluster {
+        self.up_with(flags, |_| {})
+    }
+
+    /// A cluster of this user's, started a little differently.
+    pub fn up_with(self, flags: &[&str], differently: impl FnOnce(&mut Command)) -> Cluster {
         let directory = self.directory();
         let kubeconfig = directory.path().join("kubeconfig");
         let mut command = self.ballast();
         command.args(["up", "--listen", "127.0.0.1:0"]).args(flags).arg("--kubeconfig").arg(&kubeconfig);
+        differently(&mut command);
         let up = Process::start(command);
         assert_eq!(up.line(), format!("ready: export KUBECONFIG={}", kubeconfig.display()));
         Cluster { up, kubeconfig, directory }
