@@ -106,7 +106,8 @@ pub fn image(command: &ImageCommand, environment: &Environment) -> Result<String
             Ok(format!("{}\n", resolved.image_id))
         }
         ImageCommand::Pack { file, name } => {
-            let written = pack(file, name)?;
+            let executable = std::env::current_exe().what("can't find this program's own file")?;
+            let written = pack(executable, file, name)?;
             Ok(format!("{} {name} {}\n", file.display(), written.id))
         }
         ImageCommand::Export { image, file, name, command } => {
@@ -160,9 +161,8 @@ fn with_progress<T>(work: impl FnOnce(&(dyn Fn(&Progress) + Sync)) -> T) -> T {
 }
 
 /// Writes an image of this very program, which must run anywhere: it is linked statically, or refused.
-fn pack(file: &Path, name: &str) -> Result<Written, Failure> {
+fn pack(executable: PathBuf, file: &Path, name: &str) -> Result<Written, Failure> {
     let reference = Reference::parse(name).what("--name")?;
-    let executable = std::env::current_exe().what("can't find this program's own file")?;
     if !drydock_images::is_static(&executable).what(executable.display())? {
         return Err(Failure::new("this program needs libraries that an image of it alone does not have")
             .advise("`make image` builds one that does not"));
@@ -255,6 +255,36 @@ fn age(since: Timestamp, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_of_this_program_is_one_static_file_that_nobody_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let dynamic = std::env::current_exe().unwrap();
+        let refused = pack(dynamic, &file("none.tar"), "ballast:1.0").map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("needs libraries") && refused.contains("`make image`"), "{refused}");
+        assert!(!file("none.tar").exists());
+
+        let mut places = ["/usr/bin/busybox", "/bin/busybox"].into_iter().map(PathBuf::from);
+        let program = places.find(|path| path.exists()).expect("this needs busybox-static");
+        for name in ["one.tar", "two.tar"] {
+            pack(program.clone(), &file(name), "ballast:1.0").unwrap();
+        }
+        let read = |name: &str| std::fs::read(file(name)).unwrap();
+        assert!(read("one.tar") == read("two.tar"), "the same program is the same image");
+
+        let store = Store::open(&file("store"), Options::default()).unwrap();
+        store.import(&file("one.tar"), None, &drydock_images::silently).unwrap();
+        let image = store.resolve_image("ballast:1.0", Pull::Never, &drydock_images::silently).unwrap();
+        let config = &image.config;
+        assert_eq!((config.entrypoint.join(" "), config.command.join(" ")), (PROGRAM.into(), "run".into()));
+        let numbers: Vec<u32> = config.user.split(':').map(|number| number.parse().unwrap()).collect();
+        assert_eq!(numbers, [65_534, 65_534]);
+        let inside = image.tree.join(PROGRAM.trim_start_matches('/'));
+        assert!(drydock_images::is_static(&inside).unwrap());
+        assert_eq!(std::fs::metadata(&inside).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(std::fs::read(&inside).unwrap(), std::fs::read(&program).unwrap());
+    }
 
     #[test]
     fn sizes_and_ages_are_for_people() {

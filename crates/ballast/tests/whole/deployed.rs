@@ -1,13 +1,17 @@
 //! The operators as pods: what `make deploy` applies, on a cluster of this machine without operators of its own.
 
+use std::fs;
 use std::process::Command;
 
+use crate::support::machine::programs;
 use crate::support::user::{THIS, User};
 use crate::support::{Cluster, ballast, eventually, said};
 
 const SAMPLE: &str = "examples/seeds/memcached.yaml";
 const MEMCACHED: &str = "memcached:1.6.9";
 const NAMESPACE: &str = "ballast-system";
+/// The image that is deployed, as an archive brings it.
+const PACKED: &str = "example.com/ballast:packed";
 
 /// A cluster that the operators are deployed into.
 struct Deployed {
@@ -19,8 +23,12 @@ impl Deployed {
     fn start(user: User) -> Self {
         user.pull_this();
         user.pull(&[MEMCACHED]);
+        let directory = user.directory();
+        let archive = directory.path().join("ballast.tar");
+        said(user.ballast().args(["image", "export", THIS, "--name", PACKED]).arg(&archive), "").ok();
+        said(user.ballast().args(["image", "import"]).arg(&archive), "").ok();
         let cluster = user.up(&["--memory", "--no-operators"]);
-        let manifests = said(ballast().arg("manifests"), "").ok();
+        let manifests = said(ballast().args(["manifests", "--image", PACKED]), "").ok();
         cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], &manifests).ok();
         Deployed { cluster, manifests }
     }
@@ -75,6 +83,15 @@ impl Deployed {
 fn lives(user: User) {
     let mut deployed = Deployed::start(user);
     let first = deployed.two_are_ready();
+    let running = programs(&deployed.cluster.up, "/usr/bin/ballast run ");
+    assert_eq!(running.len(), 2, "{running:?}");
+    if user == User::Root {
+        // Of a plain user nothing runs as another.
+        for pid in running {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            assert!(status.contains("\nUid:\t65532\t65532\t65532\t65532\n"), "{status}");
+        }
+    }
     let leader = deployed.leader().unwrap();
     assert_eq!(deployed.led(&first), std::slice::from_ref(&leader), "of {first:?}");
     deployed.cluster.kubectl(&format!("apply -f {SAMPLE}")).ok();
@@ -106,7 +123,7 @@ fn lives(user: User) {
     deployed.cluster.up.signal("TERM");
     assert_eq!(deployed.cluster.up.end().0, 0, "{}", deployed.cluster.up.complaints());
     eventually("nothing runs from the image", || {
-        said(user.ballast().args(["image", "rm", THIS]), "").status.success().then_some(())
+        said(user.ballast().args(["image", "rm", PACKED]), "").status.success().then_some(())
     });
 }
 
