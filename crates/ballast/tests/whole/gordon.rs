@@ -71,9 +71,28 @@ fn what_can_not_be_is_refused_and_what_is_planned_is_shown() {
     assert!(planned.stdout.contains("+ Pod default/gordon-gordoncluster-2"), "{planned}");
 }
 
+/// Names the kubeconfig of a real Kubernetes, which is made for these tests, to run the seed's programs on instead.
+const REAL: &str = "BALLAST_REAL_KUBECONFIG";
+
+/// A cluster without operators, in which nothing is that an earlier program left.
+fn without_operators() -> Cluster {
+    let Some(kubeconfig) = std::env::var_os(REAL) else {
+        return Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    };
+    let directory = tempfile::tempdir().unwrap();
+    // Whoever has started that cluster ends it.
+    let up = Process::start(Command::new("true"));
+    let cluster = Cluster { up, kubeconfig: kubeconfig.into(), directory };
+    cluster.kubectl("delete --ignore-not-found --timeout=20s crd/gordons.operator.prgcont.cz").ok();
+    cluster.kubectl("delete pods --all --now --timeout=20s").ok();
+    // Without it no pod is admitted, and somebody has to make it first.
+    cluster.kubectl("wait --for=create serviceaccount/default --timeout=30s").ok();
+    cluster
+}
+
 /// A cluster without operators that knows what a Gordon is, and one of the seed's programs at work on it.
 fn with_program(name: &str) -> (Cluster, Process) {
-    let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    let cluster = without_operators();
     let definitions = said(crate::support::ballast().arg("crds"), "").ok();
     cluster.kubectl_with(&["apply", "--server-side", "-f", "-"], &definitions).ok();
     cluster.kubectl("wait --for=condition=Established crd/gordons.operator.prgcont.cz --timeout=10s").ok();
