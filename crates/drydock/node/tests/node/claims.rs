@@ -320,11 +320,34 @@ async fn a_claim_that_can_not_be_served_says_why(cluster: Arc<Cluster>) {
     cluster.until_event("unknown", "ProvisioningFailed", why).await;
     claim(&cluster, "block", "1Mi", json!({"storageClassName": "now", "volumeMode": "Block"})).await;
     cluster.until_event("block", "ProvisioningFailed", "block volumes are not supported").await;
-    let mut spec = script("true");
-    spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "large"}}]);
-    cluster.create::<Pod>(json!({"metadata": {"name": "waiting"}, "spec": spec})).await;
+    let wait = async |pod: &str, claim: &str| {
+        let mut spec = script("true");
+        spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
+        cluster.create::<Pod>(json!({"metadata": {"name": pod}, "spec": spec})).await;
+    };
+    wait("waiting", "large").await;
     let why = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
     cluster.until_event("waiting", "FailedScheduling", why).await;
+    // The two that are there from the start wait for a pod first.
+    for (class, than) in [
+        (drydock_node::STANDARD_CLASS, "the size of the node's disk"),
+        (drydock_node::HARD_CLASS, "half of the node's memory"),
+    ] {
+        let (claim_name, pod) = (format!("large-{class}"), format!("waits-{class}"));
+        claim(&cluster, &claim_name, "1Ei", json!({"storageClassName": class})).await;
+        let first = "waiting for first consumer to be created before binding";
+        cluster.until_event(&claim_name, "WaitForFirstConsumer", first).await;
+        wait(&pod, &claim_name).await;
+        let why = format!(
+            "failed to provision volume with StorageClass \"{class}\": 1152921504606846976 bytes are more than "
+        );
+        let said = cluster.until_event(&claim_name, "ProvisioningFailed", &why).await;
+        assert!(said.contains(than), "{said}");
+        let claim = until_phase(&cluster, &claim_name, "Pending").await;
+        assert_eq!(claim.spec.unwrap().volume_name, None);
+        let waits = cluster.pods().get(&pod).await.unwrap();
+        assert_eq!(waits.spec.unwrap().node_name, None, "it is nowhere while its claim is not bound");
+    }
     clear(&cluster).await;
     classes.delete("now", &DeleteParams::default()).await.unwrap();
 }
