@@ -236,6 +236,10 @@ impl Host {
         let hostname = config.hostname.clone();
         let share_process_namespace = config.share_process_namespace;
         let link = format!("v{:08x}", u32::from(address));
+        if !config.host_network {
+            // The address is free: what is called by it still is that of a pod whose record could not be read.
+            sweep::link(&link)?;
+        }
         let network = (!config.host_network).then(|| PodNetwork {
             link: link.clone(),
             bridge: inner.bridge,

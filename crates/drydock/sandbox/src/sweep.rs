@@ -123,17 +123,7 @@ pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), E
         return Err(Error::machine(format!("ending pod {id}"))(io::ErrorKind::TimedOut.into()));
     }
     if let Some(link) = link {
-        // The kernel removes it with the pod's network namespace too, but some time later.
-        let removed = Netlink::open().and_then(|node| match node.index(link)? {
-            Some(index) => node.delete(index),
-            None => Ok(()),
-        });
-        match removed {
-            Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()) => {
-                return Err(Error::machine(format!("removing the link {link}"))(error));
-            }
-            _ => {}
-        }
+        self::link(link)?;
     }
     for name in state::names(&layout.volumes(id)).map_err(Error::machine("reading volumes"))? {
         match rustix::mount::unmount(layout.volumes(id).join(&name), rustix::mount::UnmountFlags::DETACH) {
@@ -150,6 +140,20 @@ pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), E
         }
     }
     state::remove_all(&layout.pod(id)).map_err(Error::machine(format!("removing the files of pod {id}")))
+}
+
+/// Removes the node's end of a pod's link. The kernel does with the pod's network namespace, too, but some time later.
+pub(crate) fn link(name: &str) -> Result<(), Error> {
+    let removed = Netlink::open().and_then(|node| match node.index(name)? {
+        Some(index) => node.delete(index),
+        None => Ok(()),
+    });
+    match removed {
+        Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NODEV.raw_os_error()) => {
+            Err(Error::machine(format!("removing the link {name}"))(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes a cgroup. The kernel takes a moment to notice that the last process is gone.
