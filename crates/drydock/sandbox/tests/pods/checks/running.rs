@@ -77,6 +77,8 @@ async fn a_container_beside_another_sees_its_processes_and_goes_with_it(place: &
     assert_eq!(output(&main, exec(&["sh", "-c", "test -e /mine"])).await.0, 1);
     main.signal(9).await.unwrap();
     assert_eq!(stays.wait().await.unwrap().signal, Some(9));
+    // Its processes end before it does: until it is known to have, a start there fails for want of a first process.
+    main.wait().await.unwrap();
     let refused = pod.start(beside("late", "true")).await.err().unwrap().to_string();
     assert!(refused.contains("the container main does not run"), "{refused}");
     pod.stop().await.unwrap();
