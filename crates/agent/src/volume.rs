@@ -208,6 +208,7 @@ impl Volume {
 
     /// Says on the volume that the data is whole, and what writes it from here on.
     pub(crate) fn confirm(&self, marker: &Marker) -> Result<(), VolumeError> {
+        self.throw_away()?;
         let whole = Marker { whole: true, ..marker.clone() };
         if self.marker()?.as_ref() == Some(&whole) {
             return Ok(());
@@ -264,13 +265,19 @@ impl Volume {
         Ok(())
     }
 
-    /// Throws away what was not finished.
-    fn sweep(&self) -> Result<(), VolumeError> {
+    /// Throws away what was not finished, or is left of what was.
+    fn throw_away(&self) -> Result<(), VolumeError> {
         for name in self.names()?.into_iter().filter(|name| name.starts_with(PREPARING)) {
             let path = self.root.join(name);
             let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             gone.map_err(|error| self.disk("can't remove", &path, error))?;
         }
+        Ok(())
+    }
+
+    /// Makes room for new data.
+    fn sweep(&self) -> Result<(), VolumeError> {
+        self.throw_away()?;
         // A directory that a server has put nothing into yet. One with something in it stays, and is in the way.
         match fs::remove_dir(self.data()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

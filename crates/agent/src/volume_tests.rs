@@ -62,6 +62,10 @@ fn what_was_half_made_is_thrown_away() {
     assert_eq!(place.names(), [MARKER], "a failure leaves nothing either");
     place.open().prepare(&marker(), make).unwrap();
     assert_eq!(place.names(), [MARKER, DATA]);
+    // Killed a moment after it was finished.
+    fs::create_dir(place.0.path().join(".preparing-done")).unwrap();
+    place.open().confirm(&marker()).unwrap();
+    assert_eq!(place.names(), [MARKER, DATA]);
 }
 
 #[test]
