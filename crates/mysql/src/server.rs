@@ -333,7 +333,8 @@ fn with_remedy(view: &View<MySQL>, instance: &Instance, trouble: Trouble) -> Tro
     if message.contains(MUST_NOT_OPEN)
         && let Some(backup) = backups::last_before_upgrade(view)
     {
-        let why = format!("{message}. {}", restore_into_another(&instance.server.version, &backup));
+        let why =
+            format!("{message}. To go back, {}", restore_into_another(&instance.server.version, &backup));
         return Trouble::new(reason, why);
     }
     Trouble::new(reason, message)
