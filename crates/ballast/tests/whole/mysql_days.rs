@@ -155,12 +155,15 @@ fn finds_the_way_back(shop: Instance<'_>) {
     let way = format!("restoreFrom.backup {backup}");
     assert!(said.ends_with(&way), "{said}");
     patch(cluster, r#"{"mysqlVersion":"10.11"}"#);
-    let said = is_degraded(shop, "CrashLoop");
-    assert!(said.contains("which MariaDB 10.11.") && said.contains("must not open"), "{said}");
+    let said = eventually("the old one does not open it", || {
+        Some(shop.condition("Degraded"))
+            .filter(|said| said.starts_with("True CrashLoop: ") && said.contains("which MariaDB 10.11."))
+    });
+    assert!(said.contains("must not open"), "{said}");
     assert!(said.ends_with(&way), "{said}");
     let copy = format!(
-        "{{apiVersion: operators.example.com/v1alpha1, kind: MySQL, metadata: {{name: copy}}, spec: {{databaseName: shop, \
-         databaseUser: seller, storageSize: 1Gi, mysqlVersion: '10.11', restoreFrom: {{backup: {backup}}}}}}}"
+        "apiVersion: operators.example.com/v1alpha1\nkind: MySQL\nmetadata: {{name: copy}}\nspec: {{databaseName: shop, \
+         databaseUser: seller, storageSize: 1Gi, mysqlVersion: '10.11', restoreFrom: {{backup: {backup}}}}}"
     );
     cluster.apply(&copy).ok();
     let copy = Instance::shop(cluster, "copy");
