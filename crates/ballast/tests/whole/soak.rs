@@ -85,8 +85,8 @@ fn counts(directory: &Path, cluster: &Cluster) -> Vec<(&'static str, usize, usiz
         ("IPC namespaces", namespaces("ipc"), 1 + REPLICAS),
         ("PID namespaces", namespaces("pid"), 1 + 2 * REPLICAS),
         ("links of pods", links, REPLICAS),
-        // What is secret is in memory.
-        ("mounts of the node's", mounts, 1),
+        // What is secret is in memory, and so is what the containers of a pod share.
+        ("mounts of the node's", mounts, 1 + REPLICAS),
         ("directories of pods", below(&directory.join("node/state/pods")), REPLICAS),
     ];
     counts.extend(groups(directory).iter().map(|group| ("cgroups of pods", below(group), REPLICAS)));

@@ -164,13 +164,6 @@ pub enum MountKind {
         /// The container can't write to it.
         read_only: bool,
     },
-    /// Memory, gone with the container.
-    Tmpfs {
-        /// Bytes; none is half of the machine's memory.
-        size: Option<u64>,
-        /// Permissions of its root.
-        mode: u32,
-    },
 }
 
 /// A limit of one process, by the kernel's name without the prefix: `nofile`, `core`, `memlock`, …

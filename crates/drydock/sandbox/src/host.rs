@@ -262,6 +262,7 @@ impl Host {
         }
         let setup = PodSetup {
             directory: inner.layout.pod(&id),
+            shm: inner.layout.shm(&id),
             id: id.clone(),
             hostname,
             network,

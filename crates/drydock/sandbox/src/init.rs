@@ -11,12 +11,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 
 use jiff::Timestamp;
 use nix::sched::CloneFlags;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags};
+use rustix::mount::MountFlags;
 use rustix::process::{WaitOptions, WaitStatus};
 use serde::Serialize;
 
@@ -91,6 +93,7 @@ fn prepare(
     nix::sched::unshare(own_network | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC)
         .map_err(at("namespaces"))?;
     nix::unistd::sethostname(&setup.hostname).map_err(at("host name"))?;
+    shared_memory(&setup.shm).map_err(at("shared memory"))?;
     if let Some(setup) = &setup.network {
         network(setup, &node).map_err(at("network"))?;
     }
@@ -120,6 +123,14 @@ fn record(setup: &PodSetup, node_network: &OwnedFd) -> io::Result<()> {
     let pid = own.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
     let record = InitRecord { process: Process::of(pid)?, node_network_fd: node_network.as_raw_fd() };
     state::write(&setup.directory.join("init.json"), &record)
+}
+
+/// POSIX' shared memory is files, which no IPC namespace divides: each pod has a place of its own for them, of the size
+/// that containerd gives.
+fn shared_memory(path: &Path) -> io::Result<()> {
+    std::fs::create_dir(path)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, c"mode=1777,size=65536k")?)
 }
 
 fn network(setup: &PodNetwork, node: &Netlink) -> io::Result<()> {

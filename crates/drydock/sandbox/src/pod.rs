@@ -102,6 +102,7 @@ impl Pod {
                 .map(|name| (name.to_owned(), etc.join(name)))
                 .filter(|(_, path)| path.exists())
                 .collect(),
+            shm: host.layout.shm(self.id()),
             group,
             overlay: host.layered,
             user_namespace: !host.abilities.root,
@@ -116,26 +117,6 @@ impl Pod {
             Started::No(error) => Err(error.into()),
             Started::Absent => Err(Error::Name(format!("there is no container {id}"))),
         }
-    }
-
-    /// Makes a directory in memory that the pod's containers can share, and that goes with the pod.
-    ///
-    /// # Errors
-    ///
-    /// When its name is none, or the machine refuses.
-    pub fn memory_volume(&self, name: &str, size: Option<u64>) -> Result<PathBuf, Error> {
-        if !state::is_name(name) {
-            return Err(Error::Name(format!("{name:?} can't be a volume's name")));
-        }
-        let path = self.inner.host.inner.layout.volumes(self.id()).join(name);
-        let failed = || Error::machine(format!("mounting {}", path.display()));
-        std::fs::create_dir_all(&path).map_err(failed())?;
-        let options = size.map_or_else(|| "mode=777".to_owned(), |size| format!("mode=777,size={size}"));
-        let options = std::ffi::CString::new(options).map_err(|error| failed()(error.into()))?;
-        let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
-        rustix::mount::mount("tmpfs", &path, "tmpfs", flags, options.as_c_str())
-            .map_err(|e| failed()(e.into()))?;
-        Ok(path)
     }
 
     /// The containers that were started here, those that have ended included.

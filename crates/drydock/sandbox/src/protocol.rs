@@ -25,6 +25,8 @@ pub(crate) struct PodSetup {
     pub id: String,
     pub hostname: String,
     pub directory: PathBuf,
+    /// Where the memory that its containers share is to be mounted.
+    pub shm: PathBuf,
     /// None is the node's own network.
     pub network: Option<PodNetwork>,
     pub share_process_namespace: bool,
@@ -77,6 +79,8 @@ pub(crate) struct ContainerSetup {
     pub directory: PathBuf,
     /// The pod's `/etc` files that exist: name and path.
     pub etc: Vec<(String, PathBuf)>,
+    /// The pod's `/dev/shm`.
+    pub shm: PathBuf,
     pub group: Group,
     pub overlay: bool,
     /// The node is in a user namespace: overlay keeps its marks in attributes that a user may write.

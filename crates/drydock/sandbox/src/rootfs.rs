@@ -64,12 +64,6 @@ pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
                 })?;
                 root.bind(Path::new(&name_of(&found)), &mount.destination, guarded(*read_only))?;
             }
-            MountKind::Tmpfs { size, mode } => {
-                let size = size.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
-                let options = format!("mode={mode:o}{size}");
-                let flags = MountFlags::NOSUID | MountFlags::NODEV;
-                root.mount("tmpfs", &mount.destination, flags, &options)?;
-            }
         }
     }
     if !setup.config.privileged {
@@ -178,7 +172,12 @@ fn kernel_file_systems(root: &Root, setup: &ContainerSetup) -> Result<(), StartE
         root.bind(Path::new("/sys"), Path::new("/sys"), read_only)?;
     }
     if setup.config.privileged {
-        return root.bind(Path::new("/dev"), Path::new("/dev"), MountFlags::empty());
+        root.bind(Path::new("/dev"), Path::new("/dev"), MountFlags::empty())?;
+        return match root.find(Path::new("/dev/shm")) {
+            Ok(_) => root.bind(&setup.shm, Path::new("/dev/shm"), strict),
+            // This is the machine's own `/dev`: nothing is made in it.
+            Err(_) => Ok(()),
+        };
     }
     root.mount("tmpfs", Path::new("/dev"), MountFlags::NOSUID | MountFlags::NODEV, "mode=755,size=65536k")?;
     for device in DEVICES {
@@ -197,7 +196,7 @@ fn kernel_file_systems(root: &Root, setup: &ContainerSetup) -> Result<(), StartE
     }
     let no_programs = MountFlags::NOSUID | MountFlags::NOEXEC;
     root.mount("devpts", Path::new("/dev/pts"), no_programs, "newinstance,ptmxmode=0666,mode=0620")?;
-    root.mount("tmpfs", Path::new("/dev/shm"), strict, "mode=1777,size=65536k")?;
+    root.bind(&setup.shm, Path::new("/dev/shm"), strict)?;
     root.mount("mqueue", Path::new("/dev/mqueue"), strict, "")
 }
 

@@ -102,9 +102,9 @@ impl Layout {
         self.pod(id).join("init.json")
     }
 
-    /// Where volumes in memory are mounted, each by its name.
-    pub fn volumes(&self, pod: &str) -> PathBuf {
-        self.pod(pod).join("memory")
+    /// Where the memory that a pod's containers share is mounted.
+    pub fn shm(&self, pod: &str) -> PathBuf {
+        self.pod(pod).join("shm")
     }
 
     pub fn containers(&self, pod: &str) -> PathBuf {

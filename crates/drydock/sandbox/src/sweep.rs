@@ -125,13 +125,11 @@ pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), E
     if let Some(link) = link {
         self::link(link)?;
     }
-    for name in state::names(&layout.volumes(id)).map_err(Error::machine("reading volumes"))? {
-        match rustix::mount::unmount(layout.volumes(id).join(&name), rustix::mount::UnmountFlags::DETACH) {
-            // Mounted by an earlier run, in a namespace that is gone.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-            Err(error) => {
-                return Err(Error::machine(format!("unmounting volume {name} of pod {id}"))(error.into()));
-            }
+    match rustix::mount::unmount(layout.shm(id), rustix::mount::UnmountFlags::DETACH) {
+        // Mounted by an earlier run, in a namespace that is gone; or never.
+        Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+        Err(error) => {
+            return Err(Error::machine(format!("unmounting the shared memory of pod {id}"))(error.into()));
         }
     }
     if let Ok(record) = state::read::<PodRecord>(&layout.pod_record(id)) {

@@ -160,7 +160,7 @@ async fn orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared(place: &
 
 async fn queues_and_shared_memory_are_a_pods_own(place: &Place) {
     let (one, other) = (place.pod("one").await, place.pod("other").await);
-    let script = "touch /dev/mqueue/queue; echo made; exec sleep 600";
+    let script = "touch /dev/mqueue/queue; echo here > /dev/shm/segment; echo made; exec sleep 600";
     let first = one.start(place.container("first", &["sh", "-c", script])).await.unwrap();
     place.until("the queue is made", async || place.lines("first").contains("made")).await;
     // A segment of System V's, by somebody who is in the pod.
@@ -169,14 +169,17 @@ async fn queues_and_shared_memory_are_a_pods_own(place: &Place) {
     inside.args(["--ipc", "--target", &pid, "ipcmk", "--shmem", "4096"]);
     let made = inside.output().unwrap();
     assert!(made.status.success(), "{made:?}");
-    let look = "ls /dev/mqueue; wc -l < /proc/sysvipc/shm";
+    let look = "ls /dev/mqueue; wc -l < /proc/sysvipc/shm; cat /dev/shm/* 2>/dev/null; stat -f -c '%T %b %S' /dev/shm";
     let (_, text) = place.script(&one, "beside", look).await;
-    assert_eq!(text, "queue\n2\n", "containers of a pod share both: a heading and a segment");
+    assert_eq!(text, "queue\n2\nhere\ntmpfs 16384 4096\n", "containers of a pod share all: a heading and a segment");
     let (_, text) = place.script(&other, "elsewhere", look).await;
-    assert_eq!(text, "1\n", "another pod has neither");
+    assert_eq!(text, "1\ntmpfs 16384 4096\n", "another pod has none");
+    let mounted = || std::fs::read_to_string("/proc/self/mountinfo").unwrap().contains("/one/shm ");
+    assert!(mounted());
     for pod in [one, other] {
         pod.stop().await.unwrap();
     }
+    assert!(!mounted());
 }
 
 async fn a_stopped_pod_is_gone(place: &Place) {
