@@ -134,7 +134,7 @@ fn goes_and_comes_back(shop: Instance<'_>) {
 }
 
 /// The new server does not serve, and the old one must not open what it left: the way back is in the message, and it is
-/// one. Who wants no last backup of what is left says so.
+/// one.
 fn finds_the_way_back(shop: Instance<'_>) {
     let cluster = shop.cluster;
     // What the new one makes in this place, and the old one does not.
@@ -164,18 +164,44 @@ fn finds_the_way_back(shop: Instance<'_>) {
     assert!(said.ends_with(&way), "{said}");
     let copy = format!(
         "apiVersion: operators.example.com/v1alpha1\nkind: MySQL\nmetadata: {{name: copy}}\nspec: {{databaseName: shop, \
-         databaseUser: seller, storageSize: 1Gi, mysqlVersion: '10.11', restoreFrom: {{backup: {backup}}}}}"
+         databaseUser: seller, storageSize: 1Gi, mysqlVersion: '10.11', finalBackupDeadlineSeconds: 60, restoreFrom: {{backup: {backup}}}}}"
     );
     cluster.apply(&copy).ok();
     let copy = Instance::shop(cluster, "copy");
     copy.serves();
     assert_eq!(copy.sql("SELECT n FROM kept;").ok(), "1\n");
 
-    cluster.kubectl("annotate mysql shop mysql.operators.example.com/skip-final-backup=true").ok();
-    cluster.kubectl(&format!("delete mysql shop {LONG}")).ok();
+    lets_go_without(shop);
     let left = cluster.kubectl("get pvc,secrets,mysqlbackups -o name").ok();
     assert!(!left.contains("final-shop-") && left.contains("/backup-pvc-shop"), "{left}");
     cluster.kubectl(&format!("wait --for=delete pvc/mysql-pvc-shop {LONG}")).ok();
+}
+
+/// Who wants no last backup says so.
+fn lets_go_without(instance: Instance<'_>) {
+    let (cluster, name) = (instance.cluster, instance.name);
+    cluster.kubectl(&format!("annotate mysql {name} mysql.operators.example.com/skip-final-backup=true")).ok();
+    cluster.kubectl(&format!("delete mysql {name} {LONG}")).ok();
+}
+
+/// A last backup that can't be made is given up at its deadline, and the server and all that it holds stay.
+fn gives_its_last_backup_up(copy: Instance<'_>) {
+    let cluster = copy.cluster;
+    std::thread::scope(|scope| {
+        // Who holds a table holds the dump up.
+        scope.spawn(|| copy.sql("LOCK TABLES kept WRITE; SELECT SLEEP(3600);"));
+        let held = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%';";
+        eventually("the table is held", || (copy.sql(held).ok() == "1\n").then_some(()));
+        cluster.kubectl("delete mysql copy --wait=false").ok();
+        let degraded = "--for=jsonpath={.status.conditions[?(@.type==\"Degraded\")].reason}=FinalBackupFailed";
+        cluster.kubectl_with(&["wait", degraded, "mysql/copy", LONG], "").ok();
+        let said = copy.condition("Degraded");
+        assert!(said.contains("deadline") && said.contains("skip-final-backup=true"), "{said}");
+        assert_eq!(copy.sql(held).ok(), "1\n", "it serves");
+        cluster.kubectl("get pvc/mysql-pvc-copy secret/mysql-secret-copy").ok();
+        lets_go_without(copy);
+        cluster.kubectl(&format!("wait --for=delete pvc/mysql-pvc-copy {LONG}")).ok();
+    });
 }
 
 #[test]
@@ -195,6 +221,7 @@ fn its_later_days_are_as_the_book_has_them() {
     is_backed_up_by_the_clock(shop, &last);
     goes_and_comes_back(shop);
     finds_the_way_back(shop);
+    gives_its_last_backup_up(Instance::shop(&cluster, "copy"));
     cluster.up.signal("TERM");
     let (code, _) = cluster.up.end();
     let log = cluster.up.complaints();
