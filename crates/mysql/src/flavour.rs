@@ -1,6 +1,6 @@
 //! The two servers, in one table: what they are called, which versions of them are known, how far one step goes.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,38 +22,39 @@ pub(crate) struct Traits {
     pub(crate) word: &'static str,
     /// The official image, without a tag.
     pub(crate) image: &'static str,
-    /// The first series that is run. Older ones lack what backups are made with, and nobody mends them any more.
-    pub(crate) oldest: Series,
-    /// The first series that is not there, as far as is known: what such a one does with old data nobody can say.
-    pub(crate) unknown: Series,
+    /// The series that are run, each from one up to another that is not. Older ones lack what backups are made with, and
+    /// nobody mends them any more; what others do with old data nobody can say yet.
+    pub(crate) known: &'static [Range<Series>],
     /// The series that are kept up for years. From anything before one, an upgrade goes to it and not beyond. Empty
     /// where an upgrade may skip as many as it likes.
     pub(crate) stations: &'static [Series],
-    /// From this series on, a version of the same series that is older opens what a newer one wrote.
-    pub(crate) back_within: Series,
+    /// The series in which an older version opens what a newer one wrote.
+    pub(crate) back_within: fn(Series) -> bool,
 }
 
 /// The first two numbers of a version.
 pub(crate) type Series = (u32, u32);
 
+/// The year since which MySQL's versions are dates.
+const CALENDAR: u32 = 26;
+
 const MYSQL: Traits = Traits {
     name: "MySQL",
     word: "mysql",
     image: "mysql",
-    oldest: (8, 0),
-    unknown: (10, 0),
+    // After 9.7 comes 26.7: from then on the numbers are year and month.
+    known: &[(8, 0)..(9, 8), (CALENDAR, 7)..(CALENDAR + 1, 0)],
     stations: &[(5, 7), (8, 0), (8, 4), (9, 7)],
-    back_within: (8, 4),
+    back_within: |series| [(8, 4), (9, 7)].contains(&series),
 };
 
 const MARIADB: Traits = Traits {
     name: "MariaDB",
     word: "mariadb",
     image: "mariadb",
-    oldest: (10, 5),
-    unknown: (13, 0),
+    known: &[(10, 5)..(13, 0)],
     stations: &[],
-    back_within: (10, 5),
+    back_within: |_| true,
 };
 
 impl Flavour {
@@ -66,7 +67,7 @@ impl Flavour {
 
     /// Which one a version is of, where nobody says: the two share no numbers that are in use.
     pub(crate) fn of_version(version: &Version) -> Self {
-        if version.major >= 10 { Flavour::MariaDB } else { Flavour::MySQL }
+        if (10..CALENDAR).contains(&version.major) { Flavour::MariaDB } else { Flavour::MySQL }
     }
 }
 

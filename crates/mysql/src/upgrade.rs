@@ -1,7 +1,8 @@
 //! From which version to which: the servers' own rules, as a table.
 //!
 //! MySQL goes from anything to anything up to the next series that is kept up for years, and never back; within a
-//! series it goes back only where that series is one of those. MariaDB goes from anything to anything newer, and never
+//! series it goes back only where that series is one of those. Since 26.7 its versions are dates, which say nothing of
+//! what is kept up for how long. MariaDB goes from anything to anything newer, and never
 //! back but within a series. Neither opens what the other wrote.
 
 use crate::flavour::{Flavour, Series, Server};
@@ -39,20 +40,22 @@ impl Refusal {
 
 /// Whether such a server is run at all.
 pub(crate) fn supported(wanted: &Server) -> Result<(), Refusal> {
-    let traits = wanted.flavour.traits();
-    let known = |(major, minor): Series| format!("{} {major}.{minor}", wanted.flavour);
+    let known = wanted.flavour.traits().known;
     let series = wanted.version.series();
-    let why = if series < traits.oldest {
-        format!("{wanted} is not run, {} is the oldest that is", known(traits.oldest))
-    } else if series >= traits.unknown {
-        format!("{wanted} is not known here, nor anything from {} on", known(traits.unknown))
-    } else {
+    if known.iter().any(|range| range.contains(&series)) {
         return Ok(());
+    }
+    let oldest = known.iter().map(|range| range.start).min().filter(|oldest| series < *oldest);
+    let why = match oldest {
+        Some(oldest) => {
+            format!("{wanted} is not run, {} {} is the oldest that is", wanted.flavour, series_text(oldest))
+        }
+        None => format!("{wanted} is not known here"),
     };
     Err(Refusal::new(
         "VersionNotSupported",
         why,
-        "set mysqlVersion to one that is, such as 8.0, 8.4, 10.11 or 11.8",
+        "set mysqlVersion to one that is, such as 8.4, 9.7, 10.11 or 11.8",
     ))
 }
 
@@ -71,7 +74,7 @@ pub(crate) fn path(wrote: &Server, wanted: &Server) -> Path {
     }
     let (from, to) = (wrote.version.series(), wanted.version.series());
     let back = to < from || (to == from && wanted.version < wrote.version);
-    if back && !(to == from && from >= wrote.flavour.traits().back_within) {
+    if back && !(to == from && (wrote.flavour.traits().back_within)(from)) {
         let why = format!("{wanted} can't open what {wrote} wrote, which is newer");
         let instead = format!(
             "set mysqlVersion back to {}, or make another MySQL with mysqlVersion {} and load a dump into it",
@@ -129,6 +132,15 @@ mod tests {
             ("8.4.3", "9.7", "open"),
             ("9.1.0", "9.3", "open"),
             ("9.3.0", "9.1", "Downgrade"),
+            ("9.1.1", "9.1.0", "Downgrade"),
+            ("9.7.4", "9.7.3", "open"),
+            ("9.6.0", "26.7", "StepTooLarge"),
+            ("9.7.4", "26.7", "open"),
+            ("26.7.0", "26.10.1", "open"),
+            ("26.7.1", "26.7.0", "Downgrade"),
+            ("26.10.0", "9.7", "Downgrade"),
+            ("26.7.0", "27.1", "VersionNotSupported"),
+            ("26.7.0", "12.3", "OtherFlavour"),
             ("8.0.40", "5.7", "Downgrade"),
             ("8.4.0", "8.0", "Downgrade"),
             ("5.7.44", "8.0", "open"),
@@ -177,6 +189,10 @@ mod tests {
             ("10.5", true),
             ("12.3", true),
             ("13.0", false),
+            ("26.4", false),
+            ("26.7.0", true),
+            ("26.10", true),
+            ("27.1", false),
         ] {
             assert_eq!(supported(&server(wanted)).is_ok(), expected, "{wanted}");
         }

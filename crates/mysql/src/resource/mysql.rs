@@ -108,8 +108,8 @@ pub struct MySQLSpec {
     #[schemars(schema_with = "schema::schedule")]
     pub backup_schedule: Option<String>,
 
-    /// The version to run, of two or three numbers, such as `8.0`, `8.4.3` or `11.8`. From 10.0 on it is MariaDB, below
-    /// it MySQL, unless `flavour` says otherwise. A newer one is an upgrade, which begins with a backup; an older one,
+    /// The version to run, of two or three numbers, such as `8.0`, `8.4.3` or `11.8`. From 10 to 25 it is MariaDB,
+    /// otherwise MySQL, unless `flavour` says something else. A newer one is an upgrade, which begins with a backup; an older one,
     /// or one that is too far ahead, is not carried out, and a condition says what to do instead.
     #[serde(default = "usual_version")]
     #[schemars(schema_with = "schema::version")]
@@ -175,7 +175,7 @@ pub struct MySQLSpec {
     #[schemars(schema_with = "schema::object_name")]
     pub priority_class_name: Option<String>,
 
-    /// While true nothing is changed; what runs goes on, scheduled backups too. Deletion is carried out all the same.
+    /// While true nothing is changed; what runs goes on, scheduled backups and their records too. Deletion is carried out all the same.
     #[serde(default)]
     pub paused: bool,
 }
