@@ -60,6 +60,9 @@ pub struct ServerStatus {
     /// Whether it serves, but not the agent, whose password it does not know or does not take.
     #[serde(default)]
     pub denied: bool,
+    /// Whether what keeps it from that is a failure that does not go away by waiting.
+    #[serde(default)]
+    pub failed: bool,
     /// What keeps it from that.
     #[serde(default)]
     pub message: String,

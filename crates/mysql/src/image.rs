@@ -6,6 +6,7 @@ use k8s_openapi::api::batch::v1::Job;
 use crate::{
     ask::server,
     desired::{self, CONTAINER},
+    flavour::Server,
     jobs::{self, Progress},
     resource::MySQL,
     validate::Instance,
@@ -22,8 +23,8 @@ pub(crate) enum Look {
     Running,
     /// What is wanted is not in it, or the image is not to be had.
     Lacking(String),
-    /// It is in it.
-    Found,
+    /// This is in it, and is what is wanted.
+    Found(Server),
 }
 
 /// What is known of the image that is wanted.
@@ -51,7 +52,7 @@ pub(crate) fn look(view: &View<MySQL>, instance: &Instance) -> Look {
                     if found.flavour == instance.server.flavour
                         && found.version.satisfies(&instance.server.version) =>
                 {
-                    Look::Found
+                    Look::Found(found)
                 }
                 Some(found) => Look::Lacking(format!("the image {} has {found}", instance.image)),
                 None => Look::Lacking(format!("the image {} has {:?}", instance.image, words.version)),

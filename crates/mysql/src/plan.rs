@@ -89,7 +89,7 @@ fn bring_about(
     );
 }
 
-/// Nothing is changed, and what there is is looked at.
+/// Nothing is changed but the records of what runs by itself, and what there is is looked at.
 fn stand_still(plan: &mut Plan, view: &View<MySQL>, instance: &Instance, answers: &Answers) {
     let live = live(view);
     let Ok(target) = server::target(view, instance, live.as_ref()) else {
@@ -99,6 +99,8 @@ fn stand_still(plan: &mut Plan, view: &View<MySQL>, instance: &Instance, answers
     let target = Target { image: image.unwrap_or(target.image), change: Change::None, ..target };
     let health = server::health(view, answers, &target, live.as_ref(), None);
     let script = configure::script(view, instance);
+    // The CronJob goes on, and what it makes is proved like any other.
+    backups::record(plan, view);
     let trouble = server::trouble(view, instance, &target, &health);
     let mut report = status::of_server(view, &target, &health, &script, None, trouble);
     report.progressing = (false, "Paused", "nothing is changed while spec.paused is true".to_owned());
@@ -255,8 +257,13 @@ fn look(plan: &mut Plan, operator: &MySQLOperator, view: &View<MySQL>, instance:
         Change::LookFirst(Look::Outdated) => {
             retire::remove_job(plan, view, &job, "it looked into another image");
         }
-        Change::LookFirst(_) | Change::BackUpFirst { .. } | Change::Stopped { .. } => {}
-        Change::None | Change::Refused(_) | Change::Underway { .. } => {
+        // What it found out is what all of these stand on.
+        Change::LookFirst(_)
+        | Change::BackUpFirst { .. }
+        | Change::Stopped { .. }
+        | Change::Refused(_)
+        | Change::Underway { .. } => {}
+        Change::None => {
             retire::remove_job(plan, view, &job, "what it found out is not asked any more");
         }
     }

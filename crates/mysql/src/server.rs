@@ -35,6 +35,8 @@ const LITTLE: u64 = 5;
 const NEARLY_FULL: &str = "the volume is nearly full";
 /// What it says of data that a newer version opened.
 const MUST_NOT_OPEN: &str = "must not open";
+/// What it says of data that an older version wrote, which nobody asked it to upgrade.
+const UNASKED: &str = "--upgrade";
 
 /// What is asked of the server's pod.
 pub(crate) fn questions(view: &View<MySQL>) -> Vec<Question> {
@@ -121,7 +123,12 @@ pub(crate) fn target(
         let sticky = live.filter(|live| image_of(live) == Some(&instance.image)).map(is_upgrade);
         let older = wrote.filter(|wrote| wrote.version.series() < instance.server.version.series());
         let upgrade = sticky.unwrap_or(older.is_some());
-        let change = older.filter(|_| upgrade).map_or(Change::None, |from| Change::Underway { from });
+        let from = match image::look(view, instance) {
+            // Within a series the server needs nobody's leave, and may fail all the same.
+            Look::Found(found) if older.is_none() => wrote.filter(|wrote| wrote.version < found.version),
+            _ => older.filter(|_| upgrade),
+        };
+        let change = from.map_or(Change::None, |from| Change::Underway { from });
         Target { flavour: instance.server.flavour, image: instance.image.clone(), upgrade, change }
     };
     let stay = |image: &str, change| Target {
@@ -136,25 +143,25 @@ pub(crate) fn target(
     if accepted == instance.image {
         return Ok(go());
     }
-    let way = match path(&wrote, &instance.server) {
-        Path::Refused(refusal) => return Ok(stay(accepted, Change::Refused(refusal))),
-        way => way,
-    };
     // What ran before can be had: somebody else wrote another image into the StatefulSet.
     let is_known = status.and_then(|status| status.image.as_ref()) == Some(&instance.image);
-    if !is_known
-        && let found = image::look(view, instance)
-        && found != Look::Found
-    {
-        return Ok(stay(accepted, Change::LookFirst(found)));
-    }
+    let way = match path(&wrote, &instance.server) {
+        Path::Refused(refusal) => Path::Refused(refusal),
+        way if is_known => way,
+        // Which one of a series it is, is known only to those who looked.
+        _ => match image::look(view, instance) {
+            Look::Found(found) => path(&wrote, &found),
+            look => return Ok(stay(accepted, Change::LookFirst(look))),
+        },
+    };
     Ok(match way {
+        Path::Refused(refusal) => stay(accepted, Change::Refused(refusal)),
         Path::Open => match backups::before_upgrade(view) {
             Made::Complete => go(),
             Made::Failed(why) => stay(accepted, Change::Stopped { why }),
             backup => stay(accepted, Change::BackUpFirst { backup }),
         },
-        _ => go(),
+        Path::Same => go(),
     })
 }
 
@@ -220,6 +227,7 @@ pub(crate) fn health(
 fn fares(said: ServerStatus, target: &Target, found: &Pod) -> Health {
     match server(&said.flavour, &said.version) {
         _ if said.denied => Health::Denies(said.message),
+        _ if said.failed => Health::Fails(said.message),
         _ if !said.ready && said.message.is_empty() => Health::Starting("no query succeeded yet".to_owned()),
         _ if !said.ready => Health::Starting(said.message),
         None => {
@@ -289,7 +297,8 @@ pub(crate) fn trouble(
             ),
         )),
         (Change::Underway { from }, Some(trouble)) => {
-            Some(Trouble::new("UpgradeFailed", format!("{}. {}", trouble.message, way_back(view, from))))
+            let way = way_back(view, instance, from);
+            Some(Trouble::new("UpgradeFailed", format!("{}. {way}", trouble.message)))
         }
         (_, trouble) => trouble,
     }
@@ -306,14 +315,17 @@ fn password_unknown(view: &View<MySQL>, why: &str) -> String {
     )
 }
 
-fn way_back(view: &View<MySQL>, from: &Server) -> String {
+fn way_back(view: &View<MySQL>, instance: &Instance, from: &Server) -> String {
     let backup = backups::last_before_upgrade(view);
     let backup = backup.map_or_else(String::new, |name| {
         let instead = restore_into_another(&from.version, &name);
         format!("; where the new version already changed the data, {instead}")
     });
-    let Version { major, minor, .. } = from.version;
-    format!("The way back: set mysqlVersion to {major}.{minor}{backup}")
+    // Within a series only the whole version says which one.
+    let same = from.version.series() == instance.server.version.series();
+    let patch = from.version.patch.filter(|_| same);
+    let to = Version { patch, ..from.version };
+    format!("The way back: set mysqlVersion to {to}{backup}")
 }
 
 /// What a pod says has one remedy in some cases. A server that ended on a volume on which there is nothing left, as the
@@ -328,6 +340,12 @@ fn with_remedy(view: &View<MySQL>, instance: &Instance, trouble: Trouble) -> Tro
     if reason == pod::IMAGE_PULL_FAILED && message.contains(&instance.image) {
         let message =
             format!("{message}. Where there is no such image, set mysqlVersion to one that there is");
+        return Trouble::new(reason, message);
+    }
+    if message.contains(UNASKED) {
+        let message = format!(
+            "{message}. Set mysqlVersion to the version that wrote it first: from there it is changed after a backup"
+        );
         return Trouble::new(reason, message);
     }
     if message.contains(MUST_NOT_OPEN)

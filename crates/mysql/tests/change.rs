@@ -12,6 +12,10 @@ use support::{COMPLETE, backup, looked, runs, serves, settled, told};
 const LOOK: &str = "mysql-version-shop";
 const NO_LOOK: &str = "there is no Job mysql-version-shop\n";
 
+const CRASHING: &str = "{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0}, status: {conditions: [], \
+    containerStatuses: [{name: mysql, ready: false, restartCount: 3, image: x, imageID: x, state: {waiting: {reason: \
+    CrashLoopBackOff}}, lastState: {terminated: {exitCode: 1, reason: Error, message: the data is too odd}}}]}}";
+
 fn image(stage: &Stage<MySQLOperator>) -> String {
     let set = stage.child("StatefulSet", "mysql-shop");
     let line = set.lines().find(|line| line.contains("image: mysql:") || line.contains("image: mariadb:"));
@@ -164,9 +168,7 @@ fn an_upgrade_that_fails_says_the_way_back_and_it_is_one() {
     let (mut stage, name) = upgrading();
     stage.meanwhile(&backup(&name, "BeforeUpgrade", "2030-01-01T12:00:00Z", COMPLETE)).rest();
     runs(&mut stage, "mysql:8.4", "mysql", "8.4.3");
-    stage.meanwhile(
-        "{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0}, status: {conditions: [], containerStatuses: [{name: mysql, ready: false, restartCount: 3, image: x, imageID: x, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 1, reason: Error, message: the data is too odd}}}]}}",
-    );
+    stage.meanwhile(CRASHING);
     stage.answers = ballast_operator::Answers::none();
     let degraded = stage.rest().condition("Degraded");
     assert!(degraded.starts_with("True UpgradeFailed: 1 of 1 pods fail: mysql-shop-0 keeps crashing: Error, exit code 1: the data is too odd"), "{degraded}");
@@ -176,6 +178,95 @@ fn an_upgrade_that_fails_says_the_way_back_and_it_is_one() {
     stage.rest();
     assert_eq!(image(&stage), "mysql:8.0", "no backup is needed to go back to what wrote the data");
     assert!(!stage.child("StatefulSet", "mysql-shop").contains("--upgrade"));
+}
+
+#[test]
+fn a_change_within_a_series_has_its_backup_and_its_way_back_too() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0.41'}}").rest();
+    looked(&mut stage, r#"{"ok":true,"flavour":"mysql","version":"8.0.41"}"#);
+    stage.rest();
+    let name = "upgrade-shop-0a1b2c-2";
+    stage.meanwhile(&backup(name, "BeforeUpgrade", "2030-01-01T12:00:00Z", COMPLETE)).rest();
+    assert_eq!(image(&stage), "mysql:8.0.41");
+    assert!(!stage.child("StatefulSet", "mysql-shop").contains("--upgrade"), "no leave is needed");
+    runs(&mut stage, "mysql:8.0.41", "mysql", "8.0.41");
+    stage.meanwhile(CRASHING);
+    stage.answers = ballast_operator::Answers::none();
+    let degraded = stage.rest().condition("Degraded");
+    assert!(
+        degraded.starts_with("True UpgradeFailed: ") && degraded.contains("the data is too odd"),
+        "{degraded}"
+    );
+    assert!(degraded.contains("The way back: set mysqlVersion to 8.0.40; where"), "{degraded}");
+    assert!(
+        stage.condition("Progressing").starts_with("True Upgrading"),
+        "{}",
+        stage.condition("Progressing")
+    );
+    runs(&mut stage, "mysql:8.0.41", "mysql", "8.0.41");
+    stage.meanwhile("{apiVersion: v1, kind: Pod, metadata: {name: mysql-shop-0}, status: {containerStatuses: [{name: mysql, ready: true, restartCount: 4, image: x, imageID: x, state: {running: {}}, lastState: null}]}}");
+    told(&mut stage, &serves("mysql", "8.0.41"));
+    assert!(stage.rest().condition("Degraded").starts_with("False"), "{}", stage.condition("Degraded"));
+    assert_eq!(stage.child("Job", LOOK), NO_LOOK);
+    assert_eq!(stage.effects(), "");
+}
+
+#[test]
+fn which_one_of_a_series_an_image_has_counts_and_not_what_it_is_called() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {image: example.com/mysql}}").rest();
+    looked(&mut stage, r#"{"ok":true,"flavour":"mysql","version":"8.0.45"}"#);
+    stage.rest();
+    assert!(
+        stage.condition("Progressing").starts_with("True BackingUp"),
+        "{}",
+        stage.condition("Progressing")
+    );
+    looked(&mut stage, r#"{"ok":true,"flavour":"mysql","version":"8.0.36"}"#);
+    let degraded = stage.rest().condition("Degraded");
+    assert!(
+        degraded.starts_with("True UpgradeRefused: ")
+            && degraded.contains("MySQL 8.0.36 can't open what MySQL 8.0.40 wrote"),
+        "{degraded}"
+    );
+    assert_eq!(image(&stage), "mysql:8.0");
+    assert_eq!(stage.effects(), "", "it is not looked at again and again");
+}
+
+#[test]
+fn data_that_can_not_be_brought_up_to_the_new_version_is_a_failed_upgrade() {
+    let (mut stage, name) = upgrading();
+    stage.meanwhile(&backup(&name, "BeforeUpgrade", "2030-01-01T12:00:00Z", COMPLETE)).rest();
+    runs(&mut stage, "mysql:8.4", "mysql", "8.4.3");
+    let Told::Fares(said) = serves("mysql", "8.4.3") else { return };
+    let message = "the tool did not come to its end".to_owned();
+    told(&mut stage, &Told::Fares(ServerStatus { ready: false, failed: true, message, ..said }));
+    let degraded = stage.rest().condition("Degraded");
+    assert!(
+        degraded.starts_with(
+            "True UpgradeFailed: the tool did not come to its end. The way back: set mysqlVersion to 8.0;"
+        ),
+        "{degraded}"
+    );
+    assert!(stage.condition("Ready").starts_with("False NotServing"), "{}", stage.condition("Ready"));
+}
+
+#[test]
+fn a_kept_volume_that_an_older_version_wrote_says_which_version_to_begin_with() {
+    let mut stage = settled("");
+    stage.meanwhile(&CRASHING.replace(
+        "the data is too odd",
+        "\"the data was written by MySQL 5.7.44, which MySQL 8.0.40 must not open unasked; allow it with --upgrade\"",
+    ));
+    stage.answers = ballast_operator::Answers::none();
+    let degraded = stage.rest().condition("Degraded");
+    assert!(
+        degraded.ends_with(
+            "Set mysqlVersion to the version that wrote it first: from there it is changed after a backup"
+        ),
+        "{degraded}"
+    );
 }
 
 fn agent_image(stage: &Stage<MySQLOperator>) -> String {

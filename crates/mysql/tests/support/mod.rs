@@ -44,6 +44,7 @@ pub fn serves(flavour: &str, version: &str) -> Told {
         version: version.to_owned(),
         ready: true,
         denied: false,
+        failed: false,
         message: String::new(),
         data_bytes: 1 << 30,
         free_bytes: 9 << 30,

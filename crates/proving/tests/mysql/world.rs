@@ -115,6 +115,7 @@ fn fares(known: &Known, found: &Pod) -> Told {
         version: format!("{tag}.9"),
         ready,
         denied: false,
+        failed: false,
         message: if ready { String::new() } else { "it does not let anybody in".to_owned() },
         data_bytes: 1,
         free_bytes: 99,
