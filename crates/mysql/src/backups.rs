@@ -4,7 +4,10 @@ use ballast_operator::{
     ConditionStatus, DataReason, Effect, EventType, KindRef, Object, Plan, Removal, Target, View,
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::PersistentVolumeClaim},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use kube_core::ResourceExt as _;
 
 use crate::{
@@ -74,6 +77,15 @@ fn all(view: &View<MySQL>) -> Vec<MySQLBackup> {
     backups
 }
 
+/// Those of the data that there is: a volume that was made anew holds nothing of what was backed up before.
+fn of_this_data(view: &View<MySQL>) -> Vec<MySQLBackup> {
+    let claim = view.children.get::<PersistentVolumeClaim>(&desired::data_claim_name(view.name()));
+    let since = claim.and_then(Result::ok).and_then(|claim| claim.metadata.creation_timestamp);
+    let mut backups = all(view);
+    backups.retain(|backup| began(backup) >= since.as_ref().map(|since| since.0));
+    backups
+}
+
 fn began(backup: &MySQLBackup) -> Option<Timestamp> {
     let started = backup.status.as_ref().and_then(|status| status.started_at.as_ref());
     started.or(backup.metadata.creation_timestamp.as_ref()).map(|time| time.0)
@@ -100,12 +112,12 @@ pub(crate) fn last_before_upgrade(view: &View<MySQL>) -> Option<String> {
     let complete = |backup: &&MySQLBackup| {
         backup.spec.reason == Cause::BeforeUpgrade && outcome(backup) == Some(Outcome::Complete)
     };
-    all(view).iter().rev().find(complete).map(kube_core::ResourceExt::name_any)
+    of_this_data(view).iter().rev().find(complete).map(kube_core::ResourceExt::name_any)
 }
 
 /// When the last complete one was made.
 pub(crate) fn last_complete(view: &View<MySQL>) -> Option<Time> {
-    all(view).iter().filter_map(completed).max_by_key(|time| time.0).cloned()
+    of_this_data(view).iter().filter_map(completed).max_by_key(|time| time.0).cloned()
 }
 
 /// The names of the Jobs that the CronJob made, by the clock or by hand.
@@ -138,9 +150,10 @@ pub(crate) fn retain(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
         matches!(backup.spec.reason, Cause::Scheduled | Cause::BeforeUpgrade)
             && backup.metadata.deletion_timestamp.is_none()
     };
+    // One that goes already is not to be counted on.
     let last = backups
         .iter()
-        .filter(|backup| completed(backup).is_some())
+        .filter(|backup| completed(backup).is_some() && backup.metadata.deletion_timestamp.is_none())
         .max_by_key(|backup| completed(backup).map(|time| time.0));
     let last = last.map(kube_core::ResourceExt::name_any);
     let newest = |wanted: Outcome| {
@@ -193,7 +206,7 @@ pub(crate) struct Healthy {
 }
 
 pub(crate) fn healthy(view: &View<MySQL>, instance: &Instance) -> Healthy {
-    let backups = all(view);
+    let backups = of_this_data(view);
     let schedule = scheduled(view, instance);
     let due = schedule.as_ref().and_then(|holds| {
         let schedule = Schedule::parse(&holds.schedule)?;
@@ -212,14 +225,21 @@ pub(crate) fn healthy(view: &View<MySQL>, instance: &Instance) -> Healthy {
         let message = format!("the last backup, {}, failed: {why}", failed.name_any());
         return said(ConditionStatus::False, "BackupFailed", message);
     }
-    let tried = |since: Timestamp| {
-        backups.iter().any(|backup| began(backup).is_some_and(|at| at >= since) || outcome(backup).is_none())
-    };
+    let tried = |since: Timestamp| backups.iter().any(|backup| began(backup) >= Some(since));
     if let Some(due) = last_due.filter(|due| !tried(*due)) {
-        let name = desired::cron_job_name(&instance.name);
+        let cron_job = desired::cron_job_name(&instance.name);
+        let unfinished =
+            |backup: &&MySQLBackup| backup.spec.reason == Cause::Scheduled && outcome(backup).is_none();
+        let why = match backups.iter().find(unfinished).map(kube_core::ResourceExt::name_any) {
+            // There is one at a time.
+            Some(job) => format!(
+                "{job} is still being made: `kubectl describe job {job}` says how it fares; deleted, it makes room"
+            ),
+            None => format!("`kubectl describe cronjob {cron_job}` says why"),
+        };
         let message = format!(
-            "the backup that was due at {due} was not tried: `kubectl describe cronjob {name}` says why; one is made by \
-             hand with `kubectl create job --from=cronjob/{name} NAME`"
+            "the backup that was due at {due} was not tried: {why}; one is made by hand with `kubectl create job \
+             --from=cronjob/{cron_job} NAME`"
         );
         return said(ConditionStatus::False, "BackupMissed", message);
     }

@@ -105,6 +105,63 @@ fn a_backup_that_is_not_tried_is_missed() {
 }
 
 #[test]
+fn one_that_never_ends_does_not_hide_that_the_next_is_missed() {
+    let mut stage = settled(&backup("one", "Scheduled", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile(&backup("stuck", "Scheduled", "2030-01-02T02:00:00Z", "message: running"));
+    // Noon to ten past two.
+    stage.later(14 * 3600 + 600).rest();
+    assert!(
+        stage.condition("BackupHealthy").starts_with("True"),
+        "it was begun in time, and may take its time"
+    );
+    stage.later(24 * 3600).rest();
+    assert_eq!(
+        stage.condition("BackupHealthy"),
+        "False BackupMissed: the backup that was due at 2030-01-03T02:00:00Z was not tried: stuck is still being made: \
+         `kubectl describe job stuck` says how it fares; deleted, it makes room; one is made by hand with `kubectl create \
+         job --from=cronjob/mysql-backup-shop NAME`"
+    );
+    assert!(stage.events.join("\n").contains("Warning BackupMissed"), "{:?}", stage.events);
+    assert!(stage.status().contains("lastBackup: \"2030-01-01T02:00:00Z\""));
+}
+
+#[test]
+fn what_was_backed_up_before_the_volume_was_made_is_no_backup_of_what_is_on_it() {
+    let mut stage = settled(&backup("final", "BeforeDeletion", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile(&backup("before", "BeforeUpgrade", "2030-01-01T03:00:00Z", COMPLETE));
+    let made = |at: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: mysql-pvc-shop, creationTimestamp: '{at}'}}}}"
+        )
+    };
+    stage.meanwhile(&made("2029-01-01T00:00:00Z")).rest();
+    assert!(
+        stage.condition("BackupHealthy").starts_with("True BackupComplete"),
+        "what was kept is the same data"
+    );
+    let mut stage = settled(&backup("final", "BeforeDeletion", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile("{kind: MySQL, status: {lastBackup: null}}");
+    stage.meanwhile(&made("2030-01-01T11:59:00Z")).rest();
+    assert!(
+        stage.condition("BackupHealthy").starts_with("Unknown NoneYet"),
+        "{}",
+        stage.condition("BackupHealthy")
+    );
+    assert!(!stage.status().contains("lastBackup"), "{}", stage.status());
+}
+
+#[test]
+fn while_paused_the_clocks_backups_are_recorded_and_kept() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {paused: true, backup: {retention: {count: 1}}}}").rest();
+    stage.meanwhile(JOB).rest();
+    assert!(stage.child("MySQLBackup", "manual-backup").contains("kind: MySQLBackup"));
+    stage.meanwhile(&nights([COMPLETE; 6])).rest();
+    assert_eq!(left(&stage).len(), 6, "nothing is removed");
+    assert_eq!(stage.effects(), "");
+}
+
+#[test]
 fn what_was_due_before_the_schedule_was_made_is_not_missed() {
     let mut stage = settled("");
     stage.meanwhile("{kind: MySQL, spec: {backupSchedule: '0 11 * * *'}}").rest();
@@ -177,6 +234,16 @@ fn the_last_complete_one_is_never_deleted() {
         keep("{count: 1, age: 1h}", [COMPLETE, "message: running", FAILED, FAILED, FAILED, FAILED]),
         ["a", "b", "d", "e", "f"]
     );
+}
+
+#[test]
+fn one_that_goes_already_is_not_the_last_that_there_is() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {backupSchedule: null, backup: {retention: {count: 1, age: 1h}}}}");
+    stage.meanwhile(&nights([COMPLETE; 6]));
+    let going = backup("x", "Requested", "2030-01-01T02:00:00Z", COMPLETE);
+    stage.meanwhile(&going.replace("labels:", "deletionTimestamp: '2030-01-01T03:00:00Z', labels:")).rest();
+    assert_eq!(left(&stage), ["f"]);
 }
 
 #[test]
