@@ -193,6 +193,18 @@ fn a_script_is_run_once_when_the_server_serves_and_ready_waits_for_it() {
 }
 
 #[test]
+fn a_script_is_run_once_in_the_life_of_the_volume_whoever_takes_it_up() {
+    let mut stage = sample(
+        "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, labels: {app: mysql, \
+         mysql-instance: shop}, annotations: {mysql.operators.example.com/made-for: an-earlier-one}}}",
+    );
+    stage.meanwhile("{kind: MySQL, spec: {initScript: {inline: 'CREATE TABLE t (i INT)'}}}").rest();
+    runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+    let job = stage.rest().child("Job", "mysql-init-shop");
+    assert!(job.contains("an-earlier-one") && !job.contains("--id=0a1b2c3d"), "{job}");
+}
+
+#[test]
 fn a_script_that_failed_is_not_run_again_by_itself() {
     let mut stage = sample("");
     stage.meanwhile("{kind: MySQL, spec: {initScript: {configMap: {name: mine, key: a.sql}}}}");

@@ -31,10 +31,7 @@ fn claim(
     class: Option<&str>,
 ) -> PersistentVolumeClaim {
     let live = view.children.get::<PersistentVolumeClaim>(&name).and_then(Result::ok);
-    let made_for = live
-        .as_ref()
-        .and_then(|live| live.metadata.annotations.as_ref()?.get(MADE_FOR).cloned())
-        .unwrap_or_else(|| view.resource.metadata.uid.clone().unwrap_or_default());
+    let made_for = made_for(view, &name);
     // A volume never shrinks, grows only once it is there, and is of the class that it was made with.
     let bound = live.as_ref().is_some_and(is_bound);
     let size = match live.as_ref().and_then(requested) {
@@ -62,6 +59,13 @@ fn claim(
         }),
         status: None,
     }
+}
+
+/// For which instance a volume was made, by its uid; for this one where it is yet to be.
+pub(crate) fn made_for(view: &View<MySQL>, claim: &str) -> String {
+    let live = view.children.get::<PersistentVolumeClaim>(claim).and_then(Result::ok);
+    live.and_then(|live| live.metadata.annotations?.remove(MADE_FOR))
+        .unwrap_or_else(|| view.resource.metadata.uid.clone().unwrap_or_default())
 }
 
 fn is_bound(claim: &PersistentVolumeClaim) -> bool {

@@ -9,7 +9,9 @@ use kube_core::Resource;
 use super::{
     CONTAINER, Role,
     agent::{self, Source},
-    backup_claim_name, data_claim_name, look_name, owned,
+    backup_claim_name,
+    claim::made_for,
+    data_claim_name, look_name, owned,
     pod::{Mount, Shape, requests, template},
     restore_name, script_name,
 };
@@ -48,7 +50,7 @@ pub(crate) fn restore_job(
     job(view, restore_name(&instance.name), shape)
 }
 
-/// Runs the script. `id` is the life of the instance: once in each.
+/// Runs the script, once in the life of the volume, whoever takes it up later.
 pub(crate) fn script_job(
     view: &View<MySQL>,
     instance: &Instance,
@@ -56,13 +58,13 @@ pub(crate) fn script_job(
     image: &str,
     (config_map, key): (String, String),
 ) -> Job {
-    let id = view.resource.metadata.uid.as_deref().unwrap_or_default();
+    let id = made_for(view, &data_claim_name(&instance.name));
     let shape = Shape {
         instance: &instance.name,
         role: Role::Script,
         image,
         agent_image,
-        command: agent::script(instance, id),
+        command: agent::script(instance, &id),
         secrets: &[agent::ROOT_PASSWORD],
         mounts: vec![Mount::Script { config_map, key }],
         placement: &instance.placement,
