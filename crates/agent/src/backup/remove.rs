@@ -1,16 +1,17 @@
 //! Removes a backup.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
 use super::error::{BackupError, on};
 use super::file::{is_name, manifest_of};
 
-/// Removes a backup from a directory: its file, then its manifest. What is gone already is no failure.
+/// Removes a backup from a directory: its file, then its manifest. What is gone already is no failure. Whoever is being
+/// restored from it is waited for.
 ///
 /// # Errors
-/// When the name is none of a backup's, when it is being restored from, and when the disk refuses.
+/// When the name is none of a backup's, and when the disk refuses.
 pub fn remove(directory: &Path, name: &str) -> Result<(), BackupError> {
     if !is_name(name) {
         return Err(BackupError::Refused(format!("{name:?} is not the name of a backup")));
@@ -20,10 +21,9 @@ pub fn remove(directory: &Path, name: &str) -> Result<(), BackupError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    if let Ok(file) = File::open(&path)
-        && let Err(TryLockError::WouldBlock) = file.try_lock()
-    {
-        return Err(BackupError::Refused(format!("{path:?} is being restored from")));
+    if let Ok(file) = File::open(&path) {
+        // Where the disk knows no locks, nobody can hold one.
+        let _free = file.lock();
     }
     gone(fs::remove_file(&path))
         .and_then(|()| File::open(directory)?.sync_all())
@@ -34,6 +34,8 @@ pub fn remove(directory: &Path, name: &str) -> Result<(), BackupError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     #[test]
@@ -45,12 +47,22 @@ mod tests {
         }
         let held = File::open(directory.path().join("backup-20260101-000000.sql.zst")).unwrap();
         held.lock_shared().unwrap();
-        let error = remove(directory.path(), "backup-20260101-000000.sql.zst").unwrap_err();
-        assert!(error.to_string().ends_with("is being restored from"), "{error}");
-        drop(held);
-        for _ in 0..2 {
-            remove(directory.path(), "backup-20260101-000000.sql.zst").unwrap();
-        }
+        std::thread::scope(|scope| {
+            let removal = scope.spawn(|| remove(directory.path(), "backup-20260101-000000.sql.zst"));
+            // It opens the file, and waits for the lock: nothing else can be seen of that from here.
+            let file = format!(":{} ", held.metadata().unwrap().ino());
+            let waits = || {
+                let locks = fs::read_to_string("/proc/locks").unwrap();
+                locks.lines().any(|line| line.contains("->") && line.contains(&file))
+            };
+            while !waits() && !removal.is_finished() {
+                std::thread::yield_now();
+            }
+            assert!(directory.path().join("backup-20260101-000000.sql.zst").exists());
+            drop(held);
+            removal.join().unwrap().unwrap();
+        });
+        remove(directory.path(), "backup-20260101-000000.sql.zst").unwrap();
         let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
         assert_eq!(left.len(), 1);
     }
