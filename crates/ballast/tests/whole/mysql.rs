@@ -100,7 +100,7 @@ fn life(cluster: &Cluster) {
         cluster.becomes("mysql/copy", ".status.initScriptDone", "true");
         assert_eq!(copy.sql("SELECT * FROM once;").ok(), "1\n");
 
-        cluster.kubectl("delete pod mysql-shop-0").ok();
+        cluster.replace_pod("mysql-shop-0");
         writer.goes_on();
         let patch = ["patch", "mysql", "shop", "--type=merge", "-p", r#"{"spec":{"mysqlVersion":"11.8"}}"#];
         cluster.kubectl_with(&patch, "").ok();

@@ -70,6 +70,27 @@ fn is_full(cluster: &Cluster) {
     shop.sql("INSERT INTO numbered VALUES (1000, REPEAT('x', 4 << 20));").ok();
 }
 
+/// A class whose volumes don't grow.
+const FIXED: &str = r"
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fixed}
+provisioner: drydock.local/directory
+";
+
+/// A volume that can't grow is said to be one, and nobody disturbs the server for it.
+fn can_not_grow(large: Instance<'_>) {
+    let cluster = large.cluster;
+    let pod = cluster.field("pod/mysql-large-0", ".metadata.uid");
+    let patch = r#"{"spec":{"storageSize":"2Gi"}}"#;
+    cluster.kubectl_with(&["patch", "mysql", "large", "--type=merge", "-p", patch], "").ok();
+    let refused = is_degraded(large, "StepFailed");
+    assert!(refused.contains("mysql-pvc-large") && refused.contains("must support resize"), "{refused}");
+    assert!(large.condition("Ready").starts_with("True "), "{}", large.condition("Ready"));
+    assert_eq!(large.sql("SELECT COUNT(*) FROM numbered;").ok(), "32\n");
+    assert_eq!(cluster.field("pod/mysql-large-0", ".metadata.uid"), pod, "it is the same pod");
+}
+
 /// What is restored may need more than there is.
 fn is_too_small(cluster: &Cluster) {
     let (large, copy) = (Instance::shop(cluster, "large"), Instance::shop(cluster, "copy"));
@@ -90,6 +111,7 @@ fn is_too_small(cluster: &Cluster) {
     cluster.kubectl("delete job mysql-restore-copy").ok();
     copy.serves();
     holds(copy, &(1..=32).collect::<Vec<u32>>());
+    can_not_grow(large);
 }
 
 #[test]
@@ -99,7 +121,8 @@ fn a_full_volume_is_said_with_its_remedy_and_a_larger_one_heals_it() {
     user.pull(&["mariadb:11.8"]);
     let mut cluster = user.up(&["--memory"]);
     cluster.apply(&instance("shop", "256Mi", "hard-size", "")).ok();
-    cluster.apply(&instance("large", "1Gi", "standard", "")).ok();
+    cluster.apply(FIXED).ok();
+    cluster.apply(&instance("large", "1Gi", "fixed", "")).ok();
     std::thread::scope(|scope| {
         scope.spawn(|| is_full(&cluster));
         scope.spawn(|| is_too_small(&cluster));

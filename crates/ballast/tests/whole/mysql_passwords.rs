@@ -71,7 +71,7 @@ fn rotates(version: &str, client: &'static str) {
         "ALTER USER 'root'@'localhost' IDENTIFIED BY 'mine', 'root'@'%' IDENTIFIED BY 'mine';",
     )
     .ok();
-    cluster.kubectl("delete pod mysql-shop-0").ok();
+    cluster.replace_pod("mysql-shop-0");
     let said = eventually("it is said", || {
         Some(shop.condition("Degraded")).filter(|said| said.starts_with("True PasswordUnknown: "))
     });

@@ -120,6 +120,9 @@ fn demo(user: User, flavour: &str, version: &str) {
     assert_eq!(instance.sql("SELECT text FROM notes;").ok(), "kept\n");
     assert_eq!(cluster.field("pod/mysql-my-mysql-instance-0", ".metadata.uid"), pod, "it is the same pod");
 
+    let watched = cluster.kubectl("get pods -w --request-timeout=1s").stdout;
+    assert!(watched.contains("mysql-my-mysql-instance-0 "), "{watched}");
+
     cluster.kubectl(&format!("delete -f {sample} {LONG}")).ok();
     assert!(cluster.kubectl("get mysqlbackups").ok().contains("final-my-mysql-instance-"));
     drop(forward);

@@ -77,7 +77,9 @@ fn kept(user: User) {
     assert_eq!(cluster.field("pvc/data-db-0", ".status.capacity.storage"), "10Mi");
 
     // A pod goes, and its volumes stay.
-    cluster.kubectl("delete pod db-0 db-1").ok();
+    for pod in ["db-0", "db-1"] {
+        cluster.replace_pod(pod);
+    }
     lived(&cluster, 2);
 
     // Node and API server are killed: the pods are adopted.

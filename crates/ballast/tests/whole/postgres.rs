@@ -57,8 +57,7 @@ fn walk(user: User) {
     kept(&cluster, &mut rows, "the pod was deleted");
 
     let first = identity(&cluster);
-    cluster.kubectl("delete pod postgres-0 --timeout=30s").ok();
-    eventually("another pod takes its place", || Some(identity(&cluster)).filter(|next| !next.is_empty()));
+    cluster.replace_pod("postgres-0");
     assert_ne!(identity(&cluster), first);
     kept(&cluster, &mut rows, "the node was killed");
 

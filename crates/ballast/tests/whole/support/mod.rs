@@ -245,6 +245,19 @@ impl Cluster {
         self.kubectl_with(&["apply", "-f", "-"], yaml)
     }
 
+    /// Deletes a pod of a StatefulSet, and waits for its successor. kubectl's own waiting takes one that is there at once
+    /// for the one that goes, and never ends.
+    #[track_caller]
+    pub fn replace_pod(&self, name: &str) {
+        let pod = format!("pod/{name}");
+        let old = self.field(&pod, ".metadata.uid");
+        assert_ne!(old, "", "there is no {pod}");
+        self.kubectl(&format!("delete {pod} --wait=false")).ok();
+        eventually(&format!("{pod} is another"), || {
+            Some(self.field(&pod, ".metadata.uid")).filter(|uid| !uid.is_empty() && *uid != old)
+        });
+    }
+
     /// What a field of an object reads.
     pub fn field(&self, object: &str, path: &str) -> String {
         self.kubectl_with(&["get", object, "-o", &format!("jsonpath={{{path}}}")], "").stdout

@@ -25,9 +25,22 @@ pub fn back_up(cluster: &Cluster, instance: &str, name: &str) {
 pub fn is_complete(cluster: &Cluster, backup: &str) {
     let object = format!("mysqlbackup/{backup}");
     cluster.kubectl(&format!("wait --for=condition=Ready {object} {LONG}")).ok();
-    for path in [".status.sha256", ".status.tables[?(@.name==\"numbered\")].digest", ".status.completedAt"] {
+    for path in [
+        ".status.sha256",
+        ".status.tables[?(@.name==\"numbered\")].digest",
+        ".status.completedAt",
+        ".status.version",
+    ] {
         assert_ne!(cluster.field(&object, path), "", "{path} of {object}");
     }
+    for path in [".status.bytes", ".status.contentBytes", ".status.seconds"] {
+        let number: f64 = cluster.field(&object, path).parse().unwrap();
+        assert!(number > 0.0, "{path} of {object}");
+    }
+    let instance = cluster.field(&object, ".spec.instance");
+    assert_eq!(cluster.field(&object, ".status.claim"), format!("backup-pvc-{instance}"));
+    let flavour = cluster.field(&format!("mysql/{instance}"), ".status.flavour");
+    assert!(["", &*cluster.field(&object, ".status.flavour")].contains(&&*flavour), "{flavour}");
     assert_eq!(cluster.field(&object, ".status.outcome"), "Complete");
 }
 
