@@ -44,10 +44,7 @@ async fn a_read_only_root_takes_no_writes_but_volumes_do(place: &Place) {
         bind("/one/file", &volume.join("file"), true),
     ];
     let (_, text) = place.to_the_end(&pod, config).await;
-    assert_eq!(
-        text,
-        "touch: /x: Read-only file system\ntouch: /fixed/file: Read-only file system\nnew\n",
-    );
+    assert_eq!(text, "touch: /x: Read-only file system\ntouch: /fixed/file: Read-only file system\nnew\n",);
     assert_eq!(std::fs::read_to_string(volume.join("file")).unwrap(), "new\n");
     pod.stop().await.unwrap();
 }

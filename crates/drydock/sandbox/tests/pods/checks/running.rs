@@ -171,7 +171,10 @@ async fn queues_and_shared_memory_are_a_pods_own(place: &Place) {
     assert!(made.status.success(), "{made:?}");
     let look = "ls /dev/mqueue; wc -l < /proc/sysvipc/shm; cat /dev/shm/* 2>/dev/null; stat -f -c '%T %b %S' /dev/shm";
     let (_, text) = place.script(&one, "beside", look).await;
-    assert_eq!(text, "queue\n2\nhere\ntmpfs 16384 4096\n", "containers of a pod share all: a heading and a segment");
+    assert_eq!(
+        text, "queue\n2\nhere\ntmpfs 16384 4096\n",
+        "containers of a pod share all: a heading and a segment"
+    );
     let (_, text) = place.script(&other, "elsewhere", look).await;
     assert_eq!(text, "1\ntmpfs 16384 4096\n", "another pod has none");
     let mounted = || std::fs::read_to_string("/proc/self/mountinfo").unwrap().contains("/one/shm ");
