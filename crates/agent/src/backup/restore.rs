@@ -48,7 +48,7 @@ pub struct Restore {
 pub struct Restored {
     /// What it holds.
     pub manifest: Manifest,
-    /// What runs on it.
+    /// What wrote it last.
     pub version: Version,
     /// How long it took.
     pub took: Duration,
@@ -82,8 +82,9 @@ pub fn restore(restore: Restore, signals: &Signals) -> Result<Restored, BackupEr
     let marker = Marker::new(checked.run.flavour, version.clone(), None);
     let volume = Volume::open(&checked.run.volume)?;
     let wanted = manifest.own_sha256();
-    let (record, before) = match volume.look()? {
-        Found::Data(_) => (recorded(&volume.data(), &wanted)?, true),
+    // What is there already was perhaps opened by another version meanwhile: its marker stays as it is.
+    let (marker, record, before) = match volume.look()? {
+        Found::Data(held) => (held, recorded(&volume.data(), &wanted)?, true),
         Found::Nothing => {
             let mut events = true;
             volume.prepare(&marker, |data| {
@@ -98,11 +99,12 @@ pub fn restore(restore: Restore, signals: &Signals) -> Result<Restored, BackupEr
                 let line = serde_json::to_vec(&record).map_err(io::Error::from);
                 line.and_then(|line| fs::write(&path, line)).map_err(on("can't write", path))
             })?;
-            (Record { manifest_sha256: wanted, events }, false)
+            (marker, Record { manifest_sha256: wanted, events }, false)
         }
     };
     volume.confirm(&marker)?;
-    Ok(Restored { manifest, version, took: began.elapsed(), before, events: record.events })
+    let (version, took) = (marker.version, began.elapsed());
+    Ok(Restored { manifest, version, took, before, events: record.events })
 }
 
 /// What goes wrong for want of room goes wrong in many ways. It is looked at before what was half made goes.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::support::machine::{family, kill, kill_all};
 use crate::support::user::{PLAIN, User};
 use crate::support::{Process, Said, eventually, said};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Makes a data directory in some ten steps; what says that it is whole comes last.
@@ -33,6 +34,15 @@ trap 'echo "FATAL:  told to fail" >&2; echo "LOG:  shut down" >&2; exit 7' USR1
 echo serving
 while true; do sleep 0.02; done
 "#;
+
+/// What is asked before a backup, and one of nothing.
+const MARIADB: &str = r#"
+case $(cat) in *"VERSION()"*) echo 10.11.19-MariaDB ;; *schema_name*) echo shop ;; esac
+"#;
+const MARIADB_DUMP: &str = r"
+echo 'USE `shop`;'
+echo '-- Dump completed on 2026-01-31 23:59:59'
+";
 
 /// A user who may run a database server, a volume, and a PATH with stand-ins.
 struct Stage {
@@ -237,6 +247,53 @@ fn a_volume_in_use_is_not_used_by_another() {
     assert!(refused.ends_with("is in use by another agent"), "{refused}");
     agent.signal("TERM");
     assert_eq!(agent.end().0, 0);
+}
+
+/// The data of a backup was opened by a newer version meanwhile, or the backup is restored anew by one: the volume goes on
+/// to say what wrote it, so that nobody opens what is too new, or too old unasked.
+#[test]
+fn a_restore_that_finds_itself_done_leaves_what_the_volume_says_alone() {
+    let stage = Stage::new();
+    stage.script("mariadb", MARIADB);
+    stage.script("mariadb-dump", MARIADB_DUMP);
+    stage.volume("backup");
+    let (password, backup) = (stage.path("password"), stage.path("backup"));
+    let agent = |words: &[&str]| -> Value {
+        let mut command = stage.user.ballast();
+        command
+            .env("PATH", format!("{}:/usr/bin:/bin", stage.path("bin").display()))
+            .arg("agent")
+            .args(words);
+        command.arg("--termination-log").arg(stage.path("termination-log"));
+        said(&mut command, "").ok();
+        serde_json::from_str(&stage.message()).unwrap()
+    };
+    let (password, to) = (password.to_str().unwrap(), backup.to_str().unwrap());
+    let made = agent(&["dump", "mariadb", "--host", "h", "--password-file", password, "--to", to]);
+    let file = backup.join(made["file"].as_str().unwrap());
+
+    stage.volume("volume/data");
+    stage.volume("volume/data/mysql");
+    let record = json!({"manifest_sha256": made["manifestSha256"], "events": true});
+    stage.file("volume/data/ballast-restored.json", &record.to_string());
+    let volume = stage.path("volume");
+    let restore =
+        ["restore", "mariadb", "--from", file.to_str().unwrap(), "--volume", volume.to_str().unwrap()];
+    let restore = [&restore[..], &["--superuser-password-file", password]].concat();
+    for (held, more, runs) in
+        [("10.11.19", "", "11.8.6"), ("11.8.6", r#","upgrading":true"#, "11.8.6"), ("11.8.6", "", "10.11.19")]
+    {
+        let says =
+            |whole| format!(r#"{{"format":1,"flavour":"mariadb","version":"{held}","whole":{whole}{more}}}"#);
+        stage.script("mariadbd", &format!("\necho 'mariadbd  Ver {runs}-MariaDB for Linux'"));
+        for whole in [true, false] {
+            stage.file("volume/ballast-volume.json", &says(whole));
+            let again = agent(&restore);
+            assert_eq!((&again["before"], &again["version"]), (&true.into(), &held.into()), "{again}");
+            let marker = fs::read_to_string(stage.path("volume/ballast-volume.json")).unwrap();
+            assert_eq!(marker, says(true), "by {runs}");
+        }
+    }
 }
 
 #[test]
