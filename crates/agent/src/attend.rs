@@ -70,11 +70,12 @@ pub(crate) fn attend(attended: Attended) {
                         }
                         if marker.upgrading {
                             status.hear(Heard::Nothing, "its data is being upgraded");
-                            match upgrade(passwords.login(), &volume, &mut marker) {
+                            let upgraded = upgrade(passwords.login(), &volume, &mut marker);
+                            status.upgraded(upgraded.clone());
+                            match upgraded {
                                 Ok(()) => tracing::info!(version = %marker.version, "the data is upgraded"),
                                 Err(why) => {
                                     tracing::error!("{why}");
-                                    status.hear(Heard::Nothing, &why);
                                     thread::sleep(LATER);
                                 }
                             }

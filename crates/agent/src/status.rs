@@ -45,12 +45,14 @@ struct Now {
     /// Since when it is ready, or is not.
     since: Timestamp,
     message: String,
+    /// Why its data could not be upgraded, for as long as that is so.
+    failed: Option<String>,
 }
 
 impl Status {
     pub(crate) fn new(flavour: Flavour, volume: PathBuf, message: &str) -> Status {
         let (began, since, message) = (Instant::now(), Timestamp::now(), message.to_owned());
-        let now = Now { version: None, heard: Heard::Nothing, at: began, since, message };
+        let now = Now { version: None, heard: Heard::Nothing, at: began, since, message, failed: None };
         Status { flavour, volume, began, now: Mutex::new(now) }
     }
 
@@ -65,6 +67,11 @@ impl Status {
             now.since = Timestamp::now();
         }
         (now.heard, now.at, now.message) = (heard, Instant::now(), message.to_owned());
+    }
+
+    /// What came of upgrading its data. Why it failed is said until it succeeds, also while it is tried again.
+    pub(crate) fn upgraded(&self, how: Result<(), String>) {
+        self.now().failed = how.err();
     }
 
     /// Whether clients are served, or why not.
@@ -86,6 +93,7 @@ impl Status {
             "ready": heard == Heard::Answer,
             "since": now.since.round(Unit::Second).unwrap_or(now.since),
             "denied": heard == Heard::Refusal,
+            "failed": now.failed.is_some(),
             "message": message,
             "uptimeSeconds": self.began.elapsed().as_secs(),
             "dataBytes": used,
@@ -117,7 +125,8 @@ fn space(volume: &Path) -> (u64, u64) {
 impl Now {
     fn said(&self) -> (Heard, String) {
         match self.heard {
-            Heard::Answer | Heard::Refusal if self.at.elapsed() > YOUNG => {
+            Heard::Nothing => (Heard::Nothing, self.failed.as_ref().unwrap_or(&self.message).clone()),
+            _ if self.at.elapsed() > YOUNG => {
                 let silent = format!("it has answered nothing for {} seconds", self.at.elapsed().as_secs());
                 (Heard::Nothing, silent)
             }
@@ -151,6 +160,27 @@ mod tests {
         status.now().at = old;
         assert_eq!(status.document()["ready"], false);
         assert!(status.serves().unwrap_err().starts_with("it has answered nothing for "));
+    }
+
+    #[test]
+    fn an_upgrade_that_failed_is_a_failure_until_one_succeeds() {
+        let status = status();
+        let said = |ready: bool, failed: bool, message: &str| {
+            let said = status.document();
+            assert_eq!(
+                (&said["ready"], &said["failed"], &said["message"]),
+                (&ready.into(), &failed.into(), &message.into())
+            );
+        };
+        status.hear(Heard::Nothing, "its data is being upgraded");
+        said(false, false, "its data is being upgraded");
+        status.upgraded(Err("mariadb-upgrade did not come to its end".to_owned()));
+        status.hear(Heard::Nothing, "its data is being upgraded");
+        said(false, true, "mariadb-upgrade did not come to its end");
+        assert_eq!(status.serves(), Err("mariadb-upgrade did not come to its end".to_owned()));
+        status.upgraded(Ok(()));
+        status.hear(Heard::Answer, "");
+        said(true, false, "");
     }
 
     #[test]
