@@ -235,9 +235,9 @@ fn admit(held: &Marker, runs: &Marker, upgrade: bool) -> Result<bool, RunError> 
             refused(": dump it with the version that wrote it, and restore that into an empty volume")
         }
         Ordering::Greater if upgrade => Ok(runs.flavour.is_attended()),
-        Ordering::Greater => {
-            refused(" unasked: there is no way back from an upgrade; allow it with --upgrade")
-        }
+        Ordering::Greater => refused(
+            " unasked: there is no way back from an upgrade. Take the version that wrote it, or ask for the upgrade (the agent's --upgrade)",
+        ),
     }
 }
 
@@ -422,6 +422,13 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "the volume holds the data of MariaDB 11.8.6, which MySQL 9.7.4 must not open"
+        );
+        let error =
+            admit(&marker(Mariadb, "10.11.19", None), &marker(Mariadb, "11.8.6", None), false).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the volume holds the data of MariaDB 10.11.19, which MariaDB 11.8.6 must not open unasked: there is no way \
+             back from an upgrade. Take the version that wrote it, or ask for the upgrade (the agent's --upgrade)"
         );
     }
 
