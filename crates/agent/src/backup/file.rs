@@ -311,6 +311,13 @@ mod tests {
 
     const NAME: &str = "backup-20260101-000000.sql.zst";
 
+    #[test]
+    fn a_backup_is_called_by_its_moment_in_utc() {
+        let moment: Timestamp = "2026-02-01T01:59:58.999+02:00".parse().unwrap();
+        assert_eq!(name_at(moment), "backup-20260131-235958.sql.zst");
+        assert!(is_name(&name_at(moment)));
+    }
+
     fn broken(error: io::Error) -> BackupError {
         BackupError::Stream { program: "mariadb-dump", error }
     }
