@@ -38,8 +38,7 @@ pub(super) fn backup(command: BackupCommand, environment: &Environment) -> Resul
             Ok(ExitCode::SUCCESS)
         }
         Err(Undone { reason, is_final, failure }) => {
-            let message: String = failure.to_string().chars().take(LONGEST).collect();
-            leave(&log, &json!({"ok": false, "reason": reason, "message": message}).to_string());
+            leave(&log, &why(reason, &failure).to_string());
             if !is_final {
                 return Err(failure);
             }
@@ -150,6 +149,12 @@ fn refused(failure: Failure) -> Undone {
     Undone { reason: "Refused", is_final: false, failure }
 }
 
+/// Why nothing came of it, as far as it fits.
+fn why(reason: &str, failure: &Failure) -> Value {
+    let message: String = failure.to_string().chars().take(LONGEST).collect();
+    json!({"ok": false, "reason": reason, "message": message})
+}
+
 /// All that fits of a backup.
 fn about(manifest: &Manifest) -> Value {
     json!({
@@ -184,4 +189,45 @@ fn connection(arguments: ServerArguments) -> Result<Connection, Failure> {
 
 fn known(arguments: KnownArguments) -> Known {
     Known { sha256: arguments.sha256, manifest_sha256: arguments.manifest_sha256 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ballast_mysql::LastWords;
+
+    /// What the operators read of it. A word that they don't find is nothing to them, and no error.
+    fn read(said: Value) -> LastWords {
+        serde_json::from_value(said).unwrap()
+    }
+
+    #[test]
+    fn the_operators_read_each_word_that_is_left() {
+        let digest = "0".repeat(32);
+        let line = format!(
+            r#"{{"format":1,"file":"f","bytes":1,"sha256":"ab","contentBytes":2,"began":"2026-01-01T00:00:00Z","milliseconds":3500,"flavour":"mariadb","version":"11.8.6","databases":["shop"],"definitions":"{digest}","events":"{digest}","tables":[{{"database":"shop","name":"t","rows":5,"digest":"{digest}"}}]}}"#
+        );
+        let manifest = Manifest::read(line.as_bytes(), None).unwrap();
+        assert_eq!(
+            read(about(&manifest)),
+            LastWords {
+                ok: true,
+                reason: String::new(),
+                message: String::new(),
+                file: "f".to_owned(),
+                bytes: 1,
+                content_bytes: 2,
+                sha256: "ab".to_owned(),
+                manifest_sha256: manifest.own_sha256(),
+                tables: 1,
+                rows: 5,
+                seconds: 3.5,
+                flavour: "mariadb".to_owned(),
+                version: "11.8.6".to_owned(),
+            }
+        );
+        let failure = Failure::new("the disk is full");
+        let said = read(why("VolumeFull", &failure));
+        assert_eq!((said.ok, &*said.reason, &*said.message), (false, "VolumeFull", "the disk is full"));
+    }
 }
