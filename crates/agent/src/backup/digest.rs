@@ -54,6 +54,9 @@ pub enum DigestError {
         "while it was dumped a column was made that is neither bytes nor in UTF-8; it is to be dumped again"
     )]
     Mixed,
+    /// It was begun as a dump of tables that keep nothing of what their rows were.
+    #[error("while it was dumped a table was made that keeps its history; it is to be dumped again")]
+    History,
     /// Something that no dump has.
     #[error("the dump can't be understood near byte {0}: {1}")]
     Strange(u64, &'static str),
@@ -376,6 +379,12 @@ fn insert(bytes: &[u8]) -> Result<Option<(String, usize)>, &'static str> {
             Some(b'`') if columns => match name(&rest[1..]) {
                 None => return Ok(None),
                 Some((_, length)) => at += length,
+            },
+            // What the server calls these columns of a table that keeps its history is not quoted.
+            Some(b'r') if columns => match rest.iter().position(|byte| !matches!(byte, b'a'..=b'z' | b'_')) {
+                None => return Ok(None),
+                Some(end) if [&b"row_start"[..], b"row_end"].contains(&&rest[..end]) => at += end - 1,
+                Some(_) => return Err("an INSERT without VALUES"),
             },
             Some(b'V') if rest.len() >= 6 => {
                 let values = rest.strip_prefix(b"VALUES").ok_or("an INSERT without VALUES")?;

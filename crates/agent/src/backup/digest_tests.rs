@@ -31,6 +31,11 @@ INSERT INTO `a ``b` (`id`, `VALUES (`) VALUES
 (-4.5e10,0xDEADBEEF);
 INSERT INTO `a ``b` (`id`, `VALUES (`) VALUES
 (5,'/*!50001 \\\' */');
+CREATE TABLE `was` (
+  `id` int(11) NOT NULL
+) WITH SYSTEM VERSIONING;
+/*M!101100 SET @@session.system_versioning_insert_history=1 */;
+INSERT INTO `was` (`id`, row_start, row_end) VALUES (1,'2026-01-01 00:00:00.000001','2038-01-19 03:14:07.999999');
 /*!50003 CREATE*/ /*!50017 DEFINER=`root`@`localhost`*/ /*!50003 TRIGGER t;
 DELIMITER ;;
 CREATE PROCEDURE `p`()
@@ -82,7 +87,7 @@ fn rows(contents: &Contents) -> Vec<(&str, &str, u64)> {
 #[test]
 fn the_tables_of_a_dump_and_their_rows_are_found_whatever_stands_in_them() {
     let contents = read(DUMP).unwrap();
-    assert_eq!(rows(&contents), [("shop", "empty", 0), ("shop", "a `b", 5)]);
+    assert_eq!(rows(&contents), [("shop", "empty", 0), ("shop", "a `b", 5), ("shop", "was", 1)]);
     assert_eq!(contents.bytes, DUMP.len() as u64);
 }
 

@@ -55,9 +55,17 @@ fn take(dump: &Dump, stop: &Stop) -> Result<Manifest, BackupError> {
         tools.rows("SET GLOBAL read_only = ON;\n")?;
         tracing::info!("lets nobody write to the server any more");
     }
-    let wording = tools.wording()?;
-    let written =
-        stream(&tools, &dump.databases, wording, |stdout| partial.write(stdout, tools.dump_broken(), stop))?;
+    let databases = if dump.databases.is_empty() { tools.databases()? } else { dump.databases.clone() };
+    if databases.is_empty() {
+        return Err(BackupError::Refused("the server has no databases but its own".to_owned()));
+    }
+    let (wording, history) = (tools.wording()?, tools.history(&databases)?);
+    let written = stream(&tools, &databases, wording, history, |stdout| {
+        partial.write(stdout, tools.dump_broken(), stop)
+    })?;
+    if tools.history(&databases)? && !history {
+        return Err(DigestError::History.into());
+    }
     let manifest = Manifest::new(
         Taken {
             file,
@@ -68,6 +76,7 @@ fn take(dump: &Dump, stop: &Stop) -> Result<Manifest, BackupError> {
             flavour: dump.server.flavour,
             version,
             wording,
+            history,
         },
         written.contents,
     );
@@ -91,18 +100,15 @@ fn begin(dump: &Dump) -> Result<(Partial, String), BackupError> {
     }
 }
 
-/// Dumps databases, all that are not the server's own where none is named, into whatever takes the stream.
+/// Dumps databases into whatever takes the stream.
 pub(super) fn stream<T: Send>(
     tools: &Tools<'_>,
-    named: &[String],
+    databases: &[String],
     wording: Wording,
+    history: bool,
     take: impl FnOnce(tools::Dump) -> Result<T, BackupError>,
 ) -> Result<T, BackupError> {
-    let databases = if named.is_empty() { tools.databases()? } else { named.to_vec() };
-    if databases.is_empty() {
-        return Err(BackupError::Refused("the server has no databases but its own".to_owned()));
-    }
-    let taken = tools.dump(&databases, tools.untransactional()?, wording, take)?;
+    let taken = tools.dump(databases, tools.untransactional()?, wording, history, take)?;
     if wording == Wording::AsKept && tools.wording()? != wording {
         return Err(DigestError::Mixed.into());
     }

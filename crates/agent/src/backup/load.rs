@@ -9,8 +9,9 @@
 //! lock it as a whole. The first statement that fails ends it.
 //!
 //! **Assumptions.** Those of [`digest`](super::digest), and that rows depend on nothing that was said before them but
-//! [`SETTINGS`], which every dump begins with, and `USE`; triggers and foreign keys come behind them or are not looked
-//! at. Nobody else is at the server, so locks are left out.
+//! [`SETTINGS`], which every dump begins with, [`HISTORY`], which changes no other rows, and `USE`; triggers and foreign
+//! keys come behind them or are not looked at. Nobody else is at the server, so locks are left out: at some of them a
+//! table would get partitions for the time that went by.
 
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -34,6 +35,9 @@ const SETTINGS: &[u8] =
     b"SET NAMES utf8mb4;\nSET time_zone = '+00:00', unique_checks = 0, foreign_key_checks = 0, \
     sql_mode = 'NO_AUTO_VALUE_ON_ZERO', sql_notes = 0;\n";
 
+/// And what those depend on that say since when they held, and until when: before each table that has some.
+const HISTORY: &[u8] = b"SET system_versioning_insert_history = 1;\n";
+
 /// What a client is asked to say when it has done all that it was given.
 const DONE: &str = "ballast has done it";
 
@@ -55,10 +59,11 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn begin(tools: &Tools<'_>) -> Result<Load, BackupError> {
+    pub(super) fn begin(tools: &Tools<'_>, history: bool) -> Result<Load, BackupError> {
         let number = thread::available_parallelism().map_or(FEWEST, usize::from).clamp(FEWEST, MOST);
         let mut rows = (0..number).map(|_| Client::start(tools)).collect::<Result<Vec<_>, _>>()?;
-        rows.iter_mut().try_for_each(|client| client.give(SETTINGS))?;
+        let history = if history { HISTORY } else { b"" };
+        rows.iter_mut().try_for_each(|client| client.give(SETTINGS).and_then(|()| client.give(history)))?;
         Ok(Load {
             split: Split::default(),
             others: Client::start(tools)?,

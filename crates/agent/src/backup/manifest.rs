@@ -72,6 +72,9 @@ pub struct Manifest {
     /// How the dump is written; another digest is comparable only of one that is written the same.
     #[serde(default, skip_serializing_if = "Wording::is_in_letters")]
     pub wording: Wording,
+    /// Whether what rows were is in the dump too, since there are tables that keep that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub history: bool,
     /// The databases.
     pub databases: Vec<String>,
     /// Everything but rows and events: tables, views, routines, triggers.
@@ -111,11 +114,12 @@ pub(crate) struct Taken {
     pub(crate) flavour: Flavour,
     pub(crate) version: Version,
     pub(crate) wording: Wording,
+    pub(crate) history: bool,
 }
 
 impl Manifest {
     pub(crate) fn new(taken: Taken, contents: Contents) -> Manifest {
-        let Taken { file, bytes, sha256, began, milliseconds, flavour, version, wording } = taken;
+        let Taken { file, bytes, sha256, began, milliseconds, flavour, version, wording, history } = taken;
         let Contents { databases, tables, definitions, events, bytes: content_bytes } = contents;
         Manifest {
             format: FORMAT,
@@ -128,6 +132,7 @@ impl Manifest {
             flavour,
             version,
             wording,
+            history,
             databases,
             definitions,
             events,

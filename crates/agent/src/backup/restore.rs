@@ -86,6 +86,7 @@ pub fn restore(restore: Restore, signals: &Signals) -> Result<Restored, BackupEr
     let (marker, record, before) = match volume.look()? {
         Found::Data(held) => (held, recorded(&volume.data(), &wanted)?, true),
         Found::Nothing => {
+            knows_today(&version, &manifest)?;
             let mut events = true;
             volume.prepare(&marker, |data| {
                 let contents = checked.contents.as_ref();
@@ -137,6 +138,20 @@ fn fits(manifest: &Manifest, checked: &Checked, version: &Version) -> Result<(),
     }
 }
 
+/// Whether this server knows which of the rows that were dumped with their past hold today: those that are kept as holding
+/// until the end of time, which is in 2106 for MariaDB from 11.5 on, and before that in 2038.
+fn knows_today(version: &Version, manifest: &Manifest) -> Result<(), BackupError> {
+    let ends_later = |version: &Version| Version::parse("11.5").is_some_and(|from| *version >= from);
+    if manifest.history && ends_later(version) && !ends_later(&manifest.version) {
+        return Err(BackupError::Refused(format!(
+            "the backup holds what rows of {} {} were, and {version} would take all of them for rows of the past: \
+             take the version that it is of, and upgrade then",
+            manifest.flavour, manifest.version
+        )));
+    }
+    Ok(())
+}
+
 /// What is there came from this backup, or is left alone.
 fn recorded(data: &Path, wanted: &str) -> Result<Record, BackupError> {
     let read = fs::read(data.join(RECORD)).ok();
@@ -168,8 +183,8 @@ impl Job<'_> {
         let connection = Connection { flavour: run.flavour, address, user: "root".to_owned(), password };
         let tools = Tools::new(&connection, stop)?;
         self.load(&tools, stop)?;
-        let Manifest { databases, wording, .. } = self.manifest;
-        let found = stream(&tools, databases, *wording, |stdout| digest(stdout, &tools))?;
+        let Manifest { databases, wording, history, .. } = self.manifest;
+        let found = stream(&tools, databases, *wording, *history, |stdout| digest(stdout, &tools))?;
         if let Some(what) = self.manifest.difference(&found, *self.version == self.manifest.version) {
             return Err(BackupError::Differs(what));
         }
@@ -184,7 +199,7 @@ impl Job<'_> {
             names.map(|name| format!("DROP DATABASE IF EXISTS {};\n", mysql_name(name))).collect();
         tools.rows(&gone)?;
         let file = File::open(self.file).map_err(on("can't read", self.file))?;
-        let mut load = Load::begin(tools)?;
+        let mut load = Load::begin(tools, self.manifest.history)?;
         let bytes = read(file, self.file, stop, |piece| load.give(piece))?;
         if bytes.sha256 != self.manifest.sha256 {
             let what = "it is not what it was a moment ago".to_owned();
@@ -274,6 +289,26 @@ mod tests {
             let version = Version::parse(runs.1).unwrap();
             let fits = fits(&manifest(held.0, held.1), &asked(runs.0, database), &version);
             assert_eq!(fits.map_err(|error| error.to_string()).err().as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn what_rows_were_is_not_given_to_a_server_for_which_time_ends_later() {
+        for (held, runs, refused) in [
+            ("10.11.19", "10.11.21", false),
+            ("10.11.19", "11.4.9", false),
+            ("10.11.19", "11.5.2", true),
+            ("11.4.9", "12.0.2", true),
+            ("11.5.2", "11.8.6", false),
+        ] {
+            let mut history = manifest("mariadb", held);
+            history.history = true;
+            let version = Version::parse(runs).unwrap();
+            assert_eq!(knows_today(&version, &history).is_err(), refused, "{held} to {runs}");
+            assert!(
+                knows_today(&version, &manifest("mariadb", held)).is_ok(),
+                "nothing of the past is in it"
+            );
         }
     }
 

@@ -64,6 +64,8 @@ struct Dialect {
     dump_arguments: &'static [&'static str],
     /// Whether the tool writes what it is to write as it is kept so that a column of text takes it.
     as_kept: bool,
+    /// Whether the server has tables that keep what their rows were.
+    history: bool,
 }
 
 /// What both understand. Everything is in the dump, and as of one moment.
@@ -85,6 +87,12 @@ const NUMBERS: &str = "'tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'dec
 const LETTERS: &str = "'char', 'varchar', 'tinytext', 'text', 'mediumtext', 'longtext', 'enum', 'set'";
 const BYTES: &str = "'binary', 'varbinary', 'tinyblob', 'blob', 'mediumblob', 'longblob'";
 const UTF8: &str = "'utf8mb4', 'utf8mb3', 'utf8', 'ascii'";
+
+/// What rows were, where a table keeps that. MariaDB's tool knows it since 10.11.
+const WITH_HISTORY: &str = "--dump-history";
+/// What to do where that can't be.
+const ITS_HISTORY: &str = "a backup without it would not be whole. Copy it into a table of its own (SELECT … FROM … FOR \
+    SYSTEM_TIME ALL), then take the versioning away (ALTER TABLE … DROP SYSTEM VERSIONING)";
 
 /// For tables that know no transactions there is no other way to one moment than to let nobody write.
 const ONE_MOMENT: &str = "--single-transaction";
@@ -111,6 +119,7 @@ fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
             // Later versions put each table into one transaction, whose length keeps the server that reads it busy.
             dump_arguments: &["--skip-no-autocommit"],
             as_kept: true,
+            history: true,
         }),
         Flavour::Mysql => Ok(Dialect {
             client: "mysql",
@@ -118,6 +127,7 @@ fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
             // Which transactions it holds is for replicas; where its tablespaces are is no part of the data.
             dump_arguments: &["--set-gtid-purged=OFF", "--no-tablespaces"],
             as_kept: false,
+            history: false,
         }),
         Flavour::Postgres | Flavour::Etcd => {
             Err(BackupError::Refused(format!("there are no backups of {flavour} yet")))
@@ -202,7 +212,7 @@ impl<'a> Tools<'a> {
     pub(super) fn untransactional(&self) -> Result<bool, BackupError> {
         let rows = self.rows(&format!(
             "SELECT 1 FROM information_schema.tables t JOIN information_schema.engines e ON t.engine = e.engine \
-             WHERE t.table_type = 'BASE TABLE' AND e.transactions <> 'YES' \
+             WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND e.transactions <> 'YES' \
              AND LOWER(t.table_schema) NOT IN ({NOT_DATA}) LIMIT 1;\n"
         ))?;
         Ok(!rows.is_empty())
@@ -222,6 +232,53 @@ impl<'a> Tools<'a> {
         Ok(if rows.concat() == ["0"] { Wording::AsKept } else { Wording::InLetters })
     }
 
+    /// Whether there are tables in these databases that keep what their rows were, all of which can be dumped with them.
+    /// One that can't is refused: a dump without it looks as whole as any.
+    pub(super) fn history(&self, databases: &[String]) -> Result<bool, BackupError> {
+        if !self.dialect.history {
+            return Ok(false);
+        }
+        let rows = self.rows(&format!(
+            "SELECT t.table_schema, t.table_name, c.data_type FROM information_schema.tables t \
+             LEFT JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name \
+             AND c.generation_expression = 'ROW START' \
+             WHERE t.table_type = 'SYSTEM VERSIONED' AND LOWER(t.table_schema) NOT IN ({NOT_DATA});\n"
+        ))?;
+        let mut found = None;
+        for row in rows {
+            let [database, name, by] = &row[..] else { continue };
+            // A server may call one otherwise than whoever asked, but for that.
+            if !databases.iter().any(|dumped| dumped.to_lowercase() == database.to_lowercase()) {
+                continue;
+            }
+            let table = format!("the table {name:?} of {database:?} keeps its history");
+            if by == "bigint" {
+                return Err(BackupError::Refused(format!(
+                    "{table} by numbers of transactions, which mean nothing to another server: {ITS_HISTORY}"
+                )));
+            }
+            found = Some(table);
+        }
+        match found {
+            Some(table) if !self.knows(WITH_HISTORY)? => Err(BackupError::Refused(format!(
+                "{table}, which {} dumps from 10.11 on, and this version does not: {ITS_HISTORY}",
+                self.dialect.dump
+            ))),
+            found => Ok(found.is_some()),
+        }
+    }
+
+    /// Whether the tool that dumps has an option.
+    fn knows(&self, option: &str) -> Result<bool, BackupError> {
+        let output = |mut stdout: ChildStdout| {
+            let mut help = Vec::new();
+            stdout.read_to_end(&mut help).map_err(self.dump_broken())?;
+            Ok(memmem::find(&help, option.as_bytes()).is_some())
+        };
+        let streams = Streams { input: None::<fn(ChildStdin) -> Result<(), BackupError>>, output };
+        self.run(self.dialect.dump, &["--no-defaults".into(), "--help".into()], streams)
+    }
+
     /// Dumps databases as of one moment. `take` gets the stream; it is heard first when both have something to say,
     /// unless it says only that the dump did not end.
     pub(super) fn dump<T: Send>(
@@ -229,6 +286,7 @@ impl<'a> Tools<'a> {
         databases: &[String],
         untransactional: bool,
         wording: Wording,
+        history: bool,
         take: impl FnOnce(Dump) -> Result<T, BackupError>,
     ) -> Result<T, BackupError> {
         let mut arguments: Vec<OsString> = vec![self.login.option()];
@@ -239,6 +297,7 @@ impl<'a> Tools<'a> {
         arguments.extend(
             DUMP_ARGUMENTS.iter().chain(words).chain(self.dialect.dump_arguments).map(OsString::from),
         );
+        arguments.extend(history.then(|| WITH_HISTORY.into()));
         arguments.push(if untransactional { NOBODY_WRITES } else { ONE_MOMENT }.into());
         arguments.push("--databases".into());
         // Behind this nothing is an option.

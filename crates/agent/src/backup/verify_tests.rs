@@ -35,6 +35,7 @@ fn taken(written: &Written) -> Taken {
         flavour: Flavour::Mariadb,
         version: Version::parse("11.8.6").unwrap(),
         wording: Wording::AsKept,
+        history: false,
     }
 }
 

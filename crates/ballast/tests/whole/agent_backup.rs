@@ -165,6 +165,57 @@ fn what_was_dumped_as_it_is_kept_is_no_backup_where_that_is_not_utf8_in_the_end(
     assert!(arguments().contains("=utf8mb4") && arguments().contains("--hex-blob"), "{}", arguments());
 }
 
+/// Where tables keep what their rows were, that is dumped, or there is no backup: one without it looks as whole.
+#[test]
+fn what_rows_were_is_dumped_or_there_is_no_backup() {
+    let versioned =
+        |row: &str| CLIENT.replace("esac", &format!("  *\"= 'SYSTEM VERSIONED'\"*) {row} ;;\nesac"));
+    let tool = |help: &str| {
+        let helps = format!("case \"$*\" in *--help) echo '{help}'; exit ;; esac");
+        format!("{helps}\necho \"$*\" > $stage/arguments\n{BEGINS}{ENDS}")
+    };
+    let knows = tool("  -H, --dump-history");
+    let stage = Stage::new(&knows);
+    let asked = || fs::read_to_string(stage.path("arguments")).unwrap().contains(" --dump-history ");
+    let manifest =
+        |printed: String| -> Value { serde_json::from_str(printed.lines().last().unwrap()).unwrap() };
+    let plain = manifest(said(&mut stage.dump(), "").ok());
+    assert_eq!((asked(), &plain["history"]), (false, &Value::Null), "no table keeps any");
+    stage.script("mariadb", &versioned("printf 'other\\tprices\\tbigint\\n'"));
+    said(&mut stage.dump(), "").ok();
+    assert!(!asked(), "it is in no database that is dumped");
+    stage.script("mariadb", &versioned("printf 'shop\\tprices\\tNULL\\n'"));
+    let with = manifest(said(&mut stage.dump(), "").ok());
+    assert_eq!((asked(), &with["history"]), (true, &true.into()));
+
+    let clear = || {
+        fs::remove_dir_all(stage.path("backup")).unwrap();
+        fs::create_dir(stage.path("backup")).unwrap();
+    };
+    clear();
+    stage.script("mariadb-dump", &tool("  -h, --host=name"));
+    assert_eq!(said(&mut stage.dump(), "").code(), 3, "another try comes to the same end");
+    let (reason, message) = stage.fails();
+    assert_eq!(reason, "Refused");
+    assert!(
+        message.contains("the table \"prices\" of \"shop\" keeps its history, which mariadb-dump dumps from")
+    );
+    assert!(message.ends_with("(ALTER TABLE … DROP SYSTEM VERSIONING)"), "{message}");
+
+    stage.script("mariadb-dump", &knows);
+    stage.script("mariadb", &versioned("printf 'shop\\tprices\\tbigint\\n'"));
+    let (reason, message) = stage.fails();
+    assert!(reason == "Refused" && message.contains(" by numbers of transactions, "), "{message}");
+
+    fs::remove_file(stage.path("arguments")).unwrap();
+    stage.script("mariadb", &versioned("test ! -e $stage/arguments || printf 'shop\\tprices\\tNULL\\n'"));
+    let (reason, message) = stage.fails();
+    assert!(
+        reason == "DumpIncomplete" && message.contains("a table was made that keeps its history"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_dump_that_ended_in_an_error_is_no_backup() {
     let complains = "\necho 'mariadb-dump: Error 2013: Lost connection' >&2\nexit 3\n";

@@ -13,7 +13,7 @@ use serde_json::Value;
 /// As `ballast manifests` names it.
 const BALLAST: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
 
-const SECRET: &str = r#"
+pub const SECRET: &str = r#"
 apiVersion: v1
 kind: Secret
 metadata: {name: credentials}
@@ -22,15 +22,15 @@ stringData: {root: "it's \\ the \"root\"\n of #all", user: "o'x %s"}
 
 /// What is hard to dump, to read and to put back. Both understand it.
 const DATA: &str = include_str!("agent_backup_servers.sql");
-const DATABASE: &str = "wei`rd ü";
+pub const DATABASE: &str = "wei`rd ü";
 
-struct Server {
-    name: &'static str,
-    image: &'static str,
-    client: &'static str,
-    dump: &'static str,
+pub struct Server {
+    pub name: &'static str,
+    pub image: &'static str,
+    pub client: &'static str,
+    pub dump: &'static str,
     /// What only this one has.
-    more: &'static str,
+    pub more: &'static str,
 }
 
 const SERVERS: [Server; 2] = [
@@ -118,14 +118,14 @@ INSERT INTO `lengths` VALUES (1.5),(1.23456789012);
 ";
 
 /// A cluster and a directory that its pods see as /work.
-struct Stage<'a> {
-    cluster: &'a Cluster,
-    work: PathBuf,
-    server: &'a Server,
+pub struct Stage<'a> {
+    pub cluster: &'a Cluster,
+    pub work: PathBuf,
+    pub server: &'a Server,
 }
 
 impl Stage<'_> {
-    fn pod(&self, name: &str, policy: &str, words: &[&str]) {
+    pub fn pod(&self, name: &str, policy: &str, words: &[&str]) {
         let Server { image, .. } = self.server;
         let command: Vec<&str> = ["/ballast/ballast", "agent"].iter().chain(words).copied().collect();
         let (command, work) = (serde_json::to_string(&command).unwrap(), self.work.display());
@@ -156,12 +156,12 @@ spec:
         self.cluster.apply(&yaml).ok();
     }
 
-    fn name(&self, of: &str) -> String {
+    pub fn name(&self, of: &str) -> String {
         format!("{}-{of}", self.server.name)
     }
 
     /// A server on a volume, and its address.
-    fn serve(&self, of: &str, volume: &str) -> String {
+    pub fn serve(&self, of: &str, volume: &str) -> String {
         let name = self.name(of);
         let mut words = vec!["run", self.server.name];
         words.extend(self.prepared(volume));
@@ -170,13 +170,13 @@ spec:
         self.cluster.field(&format!("pod/{name}"), ".status.podIP")
     }
 
-    fn prepared<'a>(&self, volume: &'a str) -> Vec<&'a str> {
+    pub fn prepared<'a>(&self, volume: &'a str) -> Vec<&'a str> {
         let more =
             "--superuser-password-file /credentials/root --user owner --user-password-file /credentials/user";
         [&["--volume", volume, "--database", DATABASE][..], &more.split(' ').collect::<Vec<_>>()].concat()
     }
 
-    fn sql(&self, pod: &str, statements: &str) -> crate::support::Said {
+    pub fn sql(&self, pod: &str, statements: &str) -> crate::support::Said {
         let client = format!(
             "MYSQL_PWD=\"$(cat /credentials/root)\" {} --default-character-set=utf8mb4 -N -h 127.0.0.1 -u root",
             self.server.client
@@ -185,7 +185,7 @@ spec:
     }
 
     /// What a statement answers, once the server does.
-    fn asks(&self, pod: &str, statement: &str) -> String {
+    pub fn asks(&self, pod: &str, statement: &str) -> String {
         eventually(&format!("{pod} answers {statement:?}"), || {
             let answer = self.sql(pod, statement);
             answer.status.success().then_some(answer.stdout)
@@ -193,7 +193,7 @@ spec:
     }
 
     /// Runs the agent once, and gives what it leaves as its last message.
-    fn once(&self, of: &str, words: &[&str]) -> Value {
+    pub fn once(&self, of: &str, words: &[&str]) -> Value {
         let name = self.name(of);
         self.pod(&name, "Never", words);
         let path = ".status.containerStatuses[0].state.terminated.message";
@@ -262,7 +262,11 @@ spec:
     /// a backup has what was there at one moment, and the writer goes on after it.
     fn is_of_one_moment(&self, host: &str) {
         let server = self.name("server");
-        for (of, engine, most) in [("transactions", "InnoDB", 0), ("locks", "MyISAM", 1)] {
+        let versioned = ("versioned", "MyISAM WITH SYSTEM VERSIONING", 1);
+        let versioned = Some(versioned).filter(|_| self.server.name == "mariadb");
+        for (of, engine, most) in
+            [("transactions", "InnoDB", 0), ("locks", "MyISAM", 1)].into_iter().chain(versioned)
+        {
             self.sql(&server, &TWO_TABLES.replace("@@", engine)).ok();
             let to = ["--host", host, "--password-file", "/credentials/root", "--database", "moment", "--to"];
             let rows = "SELECT COUNT(*) FROM moment.two";
@@ -309,7 +313,7 @@ spec:
     }
 
     /// The last line that the agent printed.
-    fn manifest(&self, of: &str) -> Value {
+    pub fn manifest(&self, of: &str) -> Value {
         let log = self.cluster.kubectl(&format!("logs {}", self.name(of))).ok();
         serde_json::from_str(log.lines().last().unwrap()).unwrap()
     }
@@ -483,7 +487,7 @@ fn backups_of_real_servers_are_taken_restored_and_hold_the_same() {
     assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
 }
 
-fn open_directory(path: &Path) {
+pub fn open_directory(path: &Path) {
     fs::create_dir(path).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 }

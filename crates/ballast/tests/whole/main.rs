@@ -9,6 +9,7 @@ mod agent;
 mod agent_backup;
 mod agent_backup_servers;
 mod agent_servers;
+mod agent_versions;
 mod command_line;
 mod deployed;
 mod directory;
