@@ -467,6 +467,34 @@ mod tests {
     }
 
     #[test]
+    fn one_tree_has_its_own_files_too() {
+        let fake = tempfile::tempdir().unwrap();
+        fs::write(fake.path().join("cgroup.controllers"), "cpuset cpu io memory pids\n").unwrap();
+        let groups = Cgroups::find(&mount("cgroup2", fake.path(), "rw"), "", "drydock-1", true).unwrap();
+        let limits = Limits {
+            memory: Some(1 << 20),
+            cpu_millis: Some(250),
+            cpu_request_millis: Some(100),
+            pids: Some(7),
+        };
+        groups.pod("pod", &Limits::default()).unwrap();
+        groups.container("pod", "c", &limits).unwrap();
+        for (file, expected) in [
+            ("cpu.max", "25000 100000"),
+            ("cpu.weight", "4"),
+            ("memory.max", "1048576"),
+            ("memory.swap.max", "0"),
+            ("pids.max", "7"),
+        ] {
+            let path = fake.path().join("drydock-1/pod/c").join(file);
+            assert_eq!(fs::read_to_string(path).unwrap(), expected, "{file}");
+        }
+        groups.container("pod", "least", &Limits { cpu_millis: Some(1), ..Limits::default() }).unwrap();
+        let least = fs::read_to_string(fake.path().join("drydock-1/pod/least/cpu.max")).unwrap();
+        assert_eq!(least, "1000 100000", "the kernel takes no less");
+    }
+
+    #[test]
     fn a_machine_without_controllers_says_so() {
         assert_eq!(Cgroups::find("", "", "x", false).unwrap_err(), "no cgroup controllers are mounted");
     }

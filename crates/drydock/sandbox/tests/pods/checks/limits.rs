@@ -1,5 +1,7 @@
 //! How much programs may use.
 
+use std::path::Path;
+
 use drydock_sandbox::Limits;
 
 use super::{Check, Place, checks};
@@ -7,6 +9,7 @@ use super::{Check, Place, checks};
 checks![
     memory_beyond_the_limit_ends_the_container,
     a_fork_bomb_stays_in_its_container,
+    time_of_processors_is_limited_where_the_kernel_looks,
     use_of_memory_is_counted,
 ];
 
@@ -39,6 +42,24 @@ async fn a_fork_bomb_stays_in_its_container(place: &Place) {
     assert!(place.lines("c").contains("fork"), "{}", place.lines("c"));
     let (exit, _) = place.script(&pod, "other", "sleep 0 & sleep 0 & wait").await;
     assert_eq!(exit.code, 0);
+    pod.stop().await.unwrap();
+}
+
+async fn time_of_processors_is_limited_where_the_kernel_looks(place: &Place) {
+    if !place.host.abilities().cpu_limits.is_yes() {
+        return;
+    }
+    let pod = place.pod("time").await;
+    let mut config = place.container("c", &["sleep", "600"]);
+    config.limits.cpu_millis = Some(250);
+    pod.start(config).await.unwrap();
+    let record = std::fs::read(place.directory.join("state/host.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let group = Path::new(record["cgroups"]["parents"]["Cpu"].as_str().unwrap()).join("time/c");
+    let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
+    let held = read("cpu.max").or_else(|| Some(read("cpu.cfs_quota_us")? + &read("cpu.cfs_period_us")?));
+    let held = held.unwrap_or_else(|| panic!("there is no limit in {}", group.display()));
+    assert_eq!(held.split_whitespace().collect::<Vec<_>>(), ["25000", "100000"]);
     pod.stop().await.unwrap();
 }
 
