@@ -213,7 +213,7 @@ impl Host {
     /// What was made is removed again.
     pub async fn create_pod(&self, config: PodConfig) -> Result<Pod, Error> {
         let inner = &self.inner;
-        if !state::is_name(&config.id) {
+        if !state::is_name(&config.id, state::LONGEST_POD) {
             return Err(Error::Name(format!("{:?} can't be a pod's name", config.id)));
         }
         let directory = inner.layout.pod(&config.id);

@@ -61,7 +61,7 @@ impl Pod {
     pub async fn start(&self, config: ContainerConfig) -> Result<Container, Error> {
         let host = &self.inner.host.inner;
         let id = config.id.clone();
-        if !state::is_name(&id) {
+        if !state::is_name(&id, state::LONGEST_CONTAINER) {
             return Err(Error::Name(format!("{id:?} can't be a container's name")));
         }
         let directory = host.layout.container(self.id(), &id);

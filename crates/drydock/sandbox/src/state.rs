@@ -184,9 +184,14 @@ fn open_up(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a name may be a file's: no separators, nothing hidden, not too long for a socket's path.
-pub(crate) fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
+/// How long the name of a pod may be: it is in the path of a socket, which is short.
+pub(crate) const LONGEST_POD: usize = 64;
+/// The same of a container, which is in those of files: Kubernetes' longest, and how often it was started.
+pub(crate) const LONGEST_CONTAINER: usize = 80;
+
+/// Whether a name may be a file's: no separators, nothing hidden, not too long.
+pub(crate) fn is_name(name: &str, longest: usize) -> bool {
+    (1..=longest).contains(&name.len())
         && !name.starts_with('.')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }

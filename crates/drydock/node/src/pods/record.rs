@@ -24,8 +24,6 @@ pub(crate) struct ContainerNote {
 
 /// A container's name in the sandbox, which is another at every start.
 pub(crate) fn container_id(name: &str, restart: i32) -> String {
-    // Container names have up to 63 characters, and the sandbox's up to 64.
-    let name: String = name.chars().take(52).collect();
     format!("{name}.{restart}")
 }
 

@@ -14,6 +14,7 @@ crate::tests![
     a_memcached_runs_answers_and_is_gone,
     a_pod_that_ends_well_succeeded,
     a_pod_that_ends_badly_failed_and_says_why,
+    names_that_are_alike_are_two_names,
     init_containers_run_one_after_the_other,
     a_container_that_ends_is_started_again_with_patience,
     a_pod_whose_init_is_killed_gets_another_and_others_are_untouched,
@@ -111,6 +112,21 @@ async fn a_pod_that_ends_badly_failed_and_says_why(cluster: Arc<Cluster>) {
     let pod = cluster.until_phase("logs", "Failed").await;
     let ended = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
     assert_eq!(ended.message.as_deref(), Some("from the log\n"));
+}
+
+async fn names_that_are_alike_are_two_names(cluster: Arc<Cluster>) {
+    let alike = "x".repeat(62);
+    let main = |end: &str| json!({"name": format!("{alike}{end}"), "image": "busybox", "command": ["sleep", "1000"]});
+    cluster
+        .pod("alike", json!({"containers": [main("a"), main("b")], "terminationGracePeriodSeconds": 0}))
+        .await;
+    let pod = cluster.until_ready("alike").await;
+    let list = pod.status.unwrap().container_statuses.unwrap();
+    assert_eq!(list.iter().map(|one| one.restart_count).collect::<Vec<_>>(), [0, 0]);
+    let uid = pod.metadata.uid.unwrap();
+    for (one, end) in list.iter().zip(["a", "b"]) {
+        assert_eq!(one.container_id.as_deref().unwrap(), format!("drydock://{uid}/{alike}{end}.0"));
+    }
 }
 
 async fn init_containers_run_one_after_the_other(cluster: Arc<Cluster>) {

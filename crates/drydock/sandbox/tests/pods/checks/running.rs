@@ -127,6 +127,10 @@ async fn a_container_that_failed_to_start_leaves_nothing(place: &Place) {
     assert_eq!(exit.code, 3);
     assert!(place.host.create_pod(PodConfig::named("again")).await.is_err(), "names are unique");
     assert!(place.host.create_pod(PodConfig::named("../x")).await.is_err(), "names are no paths");
+    // As long as Kubernetes' may be, and how often it was started.
+    let longest = format!("{}.{}", "x".repeat(63), i32::MAX);
+    let (exit, _) = place.script(&pod, &longest, "exit 4").await;
+    assert_eq!(exit.code, 4);
     pod.stop().await.unwrap();
 }
 
