@@ -1,6 +1,7 @@
 //! The end of a container, and what a worker hears and remembers.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use super::start::run_hook;
 use super::worker::{Told, Worker};
 use crate::events::Kind;
 use crate::logs;
+use crate::logs::lines::{Shown, Wish};
 use crate::probes::ask::{Bad, Target};
 use crate::probes::tracker;
 use crate::probes::watch::{Found, What};
@@ -23,10 +25,12 @@ const TERM: i32 = 15;
 const KILL: i32 = 9;
 /// What a container gets to end by itself even when its hook took all the time.
 const LEAST: Duration = Duration::from_secs(2);
-/// How much of a termination message is kept, and of a log that stands for it.
+/// How much of a termination message is kept, and of a log that stands for it: the end of either.
 const WORDS: u64 = 4096;
 const LOG_WORDS: usize = 2048;
 const LOG_LINES: usize = 80;
+/// How much of a log is read for that: lines of the longest kind, with their times.
+const LOG_READ: u64 = 64 * 1024;
 /// What a kubelet says of a container that it can't find any more.
 const LOST: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
@@ -217,12 +221,7 @@ impl Worker {
     fn last_words(&self, name: &str, restart: i32, code: i32) -> String {
         let directory = self.shared.pod_directory(&self.uid);
         let path = directory.join("containers").join(name).join(restart.to_string());
-        let mut words = String::new();
-        if let Ok(file) = std::fs::File::open(path) {
-            let mut bytes = Vec::new();
-            let _damaged = file.take(WORDS).read_to_end(&mut bytes);
-            words = String::from_utf8_lossy(&bytes).into_owned();
-        }
+        let mut words = String::from_utf8_lossy(&end(&path, WORDS)).into_owned();
         let policy = self.container(name).and_then(|container| container.termination_message_policy);
         if words.is_empty() && code != 0 && policy.as_deref() == Some("FallbackToLogsOnError") {
             words = log_end(&logs::file(&self.shared.logs, &self.pod, name, restart));
@@ -352,20 +351,46 @@ fn signal(text: &str) -> Option<i32> {
     names.into_iter().find(|(known, _)| *known == name).map(|(_, number)| number)
 }
 
+/// The last bytes of a file; none of one that can't be read.
+fn end(path: &Path, most: u64) -> Vec<u8> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        std::io::Result::Ok(bytes)
+    };
+    read().unwrap_or_default()
+}
+
 /// The last lines of a log, without what the format adds.
 fn log_end(path: &Path) -> String {
-    let Ok(mut file) = std::fs::File::open(path) else { return String::new() };
-    let length = file.metadata().map_or(0, |found| found.len());
-    // More than enough for what is kept, times and outputs included.
-    let from = length.saturating_sub(4 * LOG_WORDS as u64 + 64 * LOG_LINES as u64);
-    let mut bytes = Vec::new();
-    if file.seek(SeekFrom::Start(from)).is_err() || file.read_to_end(&mut bytes).is_err() {
-        return String::new();
+    let mut shown = Shown::new(Wish { tail: Some(LOG_LINES), ..Wish::default() });
+    shown.take(&end(path, LOG_READ));
+    let all = shown.end();
+    String::from_utf8_lossy(&all[all.len().saturating_sub(LOG_WORDS)..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_file_is_read_and_of_a_log_what_was_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let check = |text: &str, expected: &str| {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(log_end(&path), expected);
+        };
+        let line = |tag: char, text: &str| format!("2024-01-01T00:00:00.000000000Z stdout {tag} {text}\n");
+        check(&(line('F', "one") + &line('F', "two")), "one\ntwo\n");
+        check(&line('F', "").repeat(100), &"\n".repeat(LOG_LINES));
+        // One line that was too long for one.
+        let long = line('P', &"a b c d ".repeat(2048)) + &line('F', "end");
+        check(&long.repeat(9), &format!("c d {}end\n", "a b c d ".repeat(255)));
+        assert_eq!(end(&path, 4), b"end\n");
+        assert_eq!(end(&path.join("none"), 4), b"");
     }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let lines: Vec<&str> = text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
-    let lines = &lines[lines.len().saturating_sub(LOG_LINES)..];
-    let all: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-    let start = (all.len().saturating_sub(LOG_WORDS)..=all.len()).find(|at| all.is_char_boundary(*at));
-    all[start.unwrap_or(0)..].to_owned()
 }

@@ -105,6 +105,14 @@ async fn a_pod_that_ends_badly_failed_and_says_why(cluster: Arc<Cluster>) {
     assert_eq!(state(&pod, "main"), "terminated Error 3");
     let ended = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
     assert_eq!(ended.message.as_deref(), Some("the last words\n"));
+    let mut spec = script(
+        "{ echo begin; head -c 5000 /dev/zero | tr '\\0' x; echo end; } > /dev/termination-log; exit 3",
+    );
+    spec["restartPolicy"] = json!("Never");
+    cluster.pod("wordy", spec).await;
+    let pod = cluster.until_phase("wordy", "Failed").await;
+    let ended = pod.status.unwrap().container_statuses.unwrap()[0].state.clone().unwrap().terminated.unwrap();
+    assert_eq!(ended.message.unwrap(), "x".repeat(4092) + "end\n");
     let mut spec = script("echo from the log; exit 4");
     spec["restartPolicy"] = json!("Never");
     spec["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
