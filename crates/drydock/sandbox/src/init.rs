@@ -29,7 +29,7 @@ use crate::error::StartError;
 use crate::keeper::{PATIENCE, listen, open_namespace};
 use crate::log::{Log, Output};
 use crate::netlink::Netlink;
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::protocol::{
     Birth, ContainerSetup, Done, Ended, InitRequest, PodAnswer, PodNetwork, PodSetup, Started,
 };
@@ -259,7 +259,7 @@ impl Init {
             },
             InitRequest::Signal { id, signal } => {
                 let done = match self.running(&id) {
-                    Some(container) => done(signal_to(container.pid, signal)),
+                    Some(container) => done(process::signal(container.pid, signal)),
                     None => Done::Absent,
                 };
                 tell(&client, &done, &[]);
@@ -267,7 +267,7 @@ impl Init {
             InitRequest::SignalExec { pid, signal } => {
                 // Not reaped yet, its number inside is still its own.
                 let found = self.execs.iter().find(|(_, exec)| exec.host_pid == pid);
-                let done = found.map_or(Done::Absent, |(pid, _)| done(signal_to(*pid, signal)));
+                let done = found.map_or(Done::Absent, |(pid, _)| done(process::signal(*pid, signal)));
                 tell(&client, &done, &[]);
             }
             InitRequest::Socket => match socket() {
@@ -286,7 +286,7 @@ impl Init {
                 self.births.retain(|birth| {
                     let stays = birth.container.as_ref().is_none_or(|born| born.setup.config.id != id);
                     if !stays {
-                        let _ended = signal_to(birth.spawned.pid, Signal::SIGKILL as i32);
+                        let _ended = process::signal(birth.spawned.pid, Signal::SIGKILL as i32);
                     }
                     stays
                 });
@@ -555,11 +555,6 @@ fn done(result: io::Result<()>) -> Done {
         Ok(()) => Done::Yes,
         Err(error) => Done::Failed(error.to_string()),
     }
-}
-
-fn signal_to(pid: i32, signal: i32) -> io::Result<()> {
-    let signal = Signal::try_from(signal)?;
-    Ok(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal)?)
 }
 
 fn socket() -> io::Result<OwnedFd> {

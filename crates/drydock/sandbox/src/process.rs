@@ -4,7 +4,7 @@
 //! looked at or ended; the check is made on a handle to the process, so that its number can't change hands
 //! between the check and the signal.
 
-#![expect(unsafe_code, reason = "fork and signal dispositions have no safe interface")]
+#![expect(unsafe_code, reason = "fork, signal dispositions and signals without names have no safe interface")]
 
 use std::fs;
 use std::io;
@@ -85,6 +85,18 @@ fn start_time(pid: i32) -> io::Result<u64> {
         .nth(19)
         .and_then(|field| field.parse().ok())
         .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat can't be read")))
+}
+
+/// Sends a child a signal by its number: of some there are no names.
+pub(crate) fn signal(child: i32, number: i32) -> io::Result<()> {
+    // The two between are the C library's own.
+    if !matches!(number, 1..=31 | 34..=64) {
+        return Err(rustix::io::Errno::INVAL.into());
+    }
+    // SAFETY: it is the number of a signal, and not of one that the C library keeps for itself.
+    let signal = unsafe { rustix::process::Signal::from_raw_unchecked(number) };
+    let child = rustix::process::Pid::from_raw(child).ok_or(rustix::io::Errno::SRCH)?;
+    Ok(rustix::process::kill_process(child, signal)?)
 }
 
 /// Which side of a fork this is.

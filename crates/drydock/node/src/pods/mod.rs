@@ -7,6 +7,7 @@ pub(crate) mod phase;
 pub(crate) mod ports;
 pub(crate) mod quality;
 pub(crate) mod record;
+pub(crate) mod signals;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;

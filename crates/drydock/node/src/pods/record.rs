@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use drydock_sandbox as sandbox;
 use serde::{Deserialize, Serialize};
 
 use crate::{Shared, volumes};
@@ -20,6 +21,15 @@ pub(crate) struct ContainerNote {
     pub image: String,
     pub image_id: String,
     pub termination_log: PathBuf,
+    /// What its image says it is to be asked to stop by.
+    pub stop_signal: Option<String>,
+}
+
+impl ContainerNote {
+    /// What was kept with a container, whoever started it.
+    pub fn of(container: &sandbox::Container) -> Option<Self> {
+        serde_json::from_str(&container.config().ok()?.note).ok()
+    }
 }
 
 /// A container's name in the sandbox, which is another at every start.

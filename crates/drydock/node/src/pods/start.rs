@@ -260,6 +260,7 @@ impl Worker {
             image: container.image.clone().unwrap_or_default(),
             image_id: image.image_id.clone(),
             termination_log: termination_log.clone(),
+            stop_signal: image.config.stop_signal.clone(),
         };
         let id = container_id(&name, restart);
         let config = build(Materials {

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStateTermin
 use super::decide::Stopping;
 use super::observed::{Ended, ImageState, Sandbox, State, Unhealthy};
 use super::record::{ContainerNote, shown_id};
+use super::signals;
 use super::start::run_hook;
 use super::worker::{Told, Worker};
 use crate::events::Kind;
@@ -127,13 +128,13 @@ impl Worker {
     /// Has a container end: its hook, a signal, time, and the signal that nobody survives.
     pub(super) fn stop(&mut self, name: &str, grace: i64, why: Stopping) {
         let spec = self.container(name);
-        let signal =
-            self.images.get(name).and_then(|image| image.config.stop_signal.as_deref().and_then(signal));
         let live = self.live.lock();
         let (Some(container), Some(pod)) = (live.containers.get(name).cloned(), live.sandbox.clone()) else {
             return;
         };
         drop(live);
+        // As its image had it when it was started: it may be another's by now, or this node did not start it.
+        let signal = ContainerNote::of(&container).and_then(|note| signals::number(&note.stop_signal?));
         let message = match why {
             Stopping::WithPod => format!("Stopping container {name}"),
             Stopping::ToRestart(message) => message,
@@ -272,11 +273,7 @@ impl Worker {
         self.live.lock().sandbox = Some(pod);
         let mut latest: BTreeMap<String, (ContainerNote, sandbox::Container)> = BTreeMap::new();
         for container in containers {
-            let note = container
-                .config()
-                .ok()
-                .and_then(|config| serde_json::from_str::<ContainerNote>(&config.note).ok());
-            let Some(note) = note else { continue };
+            let Some(note) = ContainerNote::of(&container) else { continue };
             if latest.get(&note.name).is_none_or(|(known, _)| known.restart < note.restart) {
                 latest.insert(note.name.clone(), (note, container));
             }
@@ -305,7 +302,9 @@ impl Worker {
                     let message = self.last_words(&name, note.restart, exit.code);
                     let ended = self.ending(container.id(), &exit, message);
                     self.seen(&name).state = State::Ended(ended);
-                    self.live.lock().containers.insert(name, container);
+                    let mut live = self.live.lock();
+                    live.restarts.insert(name.clone(), note.restart);
+                    live.containers.insert(name, container);
                 }
                 None => {
                     if let Some(spec) = self.container(&name) {
@@ -330,25 +329,6 @@ fn from_api(state: ContainerStateTerminated) -> Ended {
         started: time(state.started_at),
         finished: time(state.finished_at),
     }
-}
-
-/// A signal by its name or number.
-fn signal(text: &str) -> Option<i32> {
-    if let Ok(number) = text.parse() {
-        return Some(number);
-    }
-    let names = [
-        ("HUP", 1),
-        ("INT", 2),
-        ("QUIT", 3),
-        ("KILL", 9),
-        ("USR1", 10),
-        ("USR2", 12),
-        ("TERM", 15),
-        ("WINCH", 28),
-    ];
-    let name = text.strip_prefix("SIG").unwrap_or(text);
-    names.into_iter().find(|(known, _)| *known == name).map(|(_, number)| number)
 }
 
 /// The last bytes of a file; none of one that can't be read.

@@ -9,12 +9,13 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use drydock::Drydock;
-use serde_json::json;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
 
 use crate::claims::{claim, user};
-use crate::cluster::{Cluster, script};
+use crate::cluster::{Cluster, TOKEN, script, state};
 use crate::user::User;
-use crate::{open, store};
+use crate::{SIGNALLED, open, store};
 
 /// Runs both, one after the other; true when all is well.
 pub(crate) fn drive() -> bool {
@@ -65,7 +66,18 @@ pub(crate) fn first(directory: &Path) -> ExitCode {
         // What is in a volume of a hard size is in memory, and stays there.
         claim(&cluster, "data", "1Mi", json!({"storageClassName": drydock_node::HARD_CLASS})).await;
         user(&cluster, "writer", "data", "echo kept > /data/file").await;
-        cluster.pod("kept", script("trap 'exit 0' TERM; echo begun; while true; do sleep 0.05; done")).await;
+        // Its image says what it is to be asked to end by, and only that is heard.
+        let mut kept = script("trap 'exit 5' 37; trap '' TERM; echo begun; while true; do sleep 0.05; done");
+        kept["containers"][0]["image"] = json!(SIGNALLED);
+        cluster.pod("kept", kept).await;
+        let mut again = script("test -e /data/ran && echo again && exit 0; touch /data/ran; exit 1");
+        let stays = json!({"name": "stays", "image": "busybox", "command": ["sleep", "1000"]});
+        again["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+        again["containers"].as_array_mut().unwrap().push(stays);
+        again["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+        again["restartPolicy"] = json!("OnFailure");
+        cluster.pod("again", again).await;
+        cluster.until_pod("again", "it ended", |pod| state(pod, "main") == "terminated Completed 0").await;
         println!("{}", container_id(&cluster.until_ready("kept").await));
         std::future::pending().await
     })
@@ -80,7 +92,18 @@ pub(crate) fn second(directory: &Path) -> ExitCode {
         assert_eq!(cluster.log(&pod, "main", 0), "begun\n");
         let reader = user(&cluster, "reader", "data", "cat /data/file").await;
         assert_eq!(cluster.log(&reader, "main", 0), "kept\n");
-        cluster.delete("kept", None).await;
+        cluster.until_live("again").await;
+        let log = crate::remote::get(&cluster, "/containerLogs/default/again/main", TOKEN).await;
+        assert_eq!(log, (200, "again\n".to_owned()), "how often it was started is known");
+        // Someone else's finalizer keeps the pod in sight.
+        let finalizers = async |list: Value| {
+            let patch = Patch::Merge(json!({"metadata": {"finalizers": list}}));
+            cluster.pods().patch("kept", &PatchParams::default(), &patch).await.unwrap();
+        };
+        finalizers(json!(["test.example/hold"])).await;
+        cluster.delete("kept", Some(3)).await;
+        cluster.until_pod("kept", "it heard", |pod| state(pod, "main") == "terminated Error 5").await;
+        finalizers(json!(null)).await;
         cluster.until_gone("kept").await;
         cluster.sweep().await;
     })

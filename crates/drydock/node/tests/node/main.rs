@@ -22,7 +22,7 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use drydock_images::{Pull, Reference, Store};
+use drydock_images::{Config, Contents, Pull, Reference, Store, silently, write_oci_archive};
 use drydock_sandbox::{Entry, Host, Network, Options, enter, hook};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -33,6 +33,8 @@ use user::User;
 
 /// What the tests run.
 const IMAGES: [&str; 2] = ["busybox:latest", "memcached:1.6"];
+/// The first of them again, with a signal of its own that asks it to stop.
+const SIGNALLED: &str = "signalled:1";
 
 type Test = (&'static str, fn(Arc<Cluster>) -> BoxFuture<'static, ()>);
 
@@ -139,6 +141,12 @@ fn make_images() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    let busybox = store().resolve_image(IMAGES[0], Pull::Never, &silently).unwrap();
+    let config = Config { stop_signal: Some("SIGRTMIN+3".to_owned()), ..busybox.config };
+    let mut archive = tempfile::NamedTempFile::new().unwrap();
+    let name = Reference::parse(SIGNALLED).unwrap();
+    write_oci_archive(&mut archive, &Contents::Tree(&busybox.tree), &config, &name).unwrap();
+    store().import(archive.path(), None, &silently).unwrap();
     ExitCode::SUCCESS
 }
 

@@ -142,6 +142,15 @@ async fn signals_reach_the_main_process(place: &Place) {
     container.signal(15).await.unwrap();
     assert_eq!(container.wait().await.unwrap().code, 5);
     assert!(container.signal(15).await.is_err(), "it has ended");
+    // One that has no name; those around it are the C library's own, or none.
+    let script = "trap 'exit 6' 37; echo ready; while true; do sleep 0.01; done";
+    let container = pod.start(place.container("d", &["sh", "-c", script])).await.unwrap();
+    place.until("the trap is set", async || place.lines("d").contains("ready")).await;
+    for none in [-1, 0, 32, 33, 65] {
+        assert!(container.signal(none).await.is_err(), "{none}");
+    }
+    container.signal(37).await.unwrap();
+    assert_eq!(container.wait().await.unwrap().code, 6);
     pod.stop().await.unwrap();
 }
 
