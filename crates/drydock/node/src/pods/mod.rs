@@ -51,7 +51,7 @@ pub(crate) struct Live {
     pub containers: BTreeMap<String, sandbox::Container>,
     /// How often each container was started again.
     pub restarts: BTreeMap<String, i32>,
-    /// Why each container last waited, which the API is told later.
+    /// Why each container waits that does, which the API is told later.
     pub waiting: BTreeMap<String, String>,
 }
 

@@ -422,6 +422,7 @@ impl Worker {
         let restarts = self.seen(&name).restarts;
         let mut live = self.live.lock();
         live.restarts.insert(name.clone(), restarts);
+        live.waiting.remove(&name);
         live.containers.insert(name.clone(), running);
         drop(live);
         self.started.insert(name.clone(), started);

@@ -239,7 +239,16 @@ fn show_logs(
         (None, Some(status)) => status.restart_count,
         (None, None) => 0,
     };
-    let restart = restarts - i32::from(wish.previous);
+    // What this node says, and what it said before it was started again.
+    let waiting = found.live.lock().waiting.get(container).cloned().or_else(|| {
+        let shown = shown.filter(|_| found.container.is_none())?;
+        shown.state.as_ref()?.waiting.as_ref()?.reason.clone()
+    });
+    // Of one that waits to be started again the last start is the one before.
+    let ended =
+        shown.is_some_and(|status| status.last_state.as_ref().is_some_and(|last| last.terminated.is_some()));
+    let again = waiting.is_some() && (found.container.is_some() || ended);
+    let restart = restarts - i32::from(wish.previous && !again);
     let path = logs::file(&shared.logs, &found.pod, container, restart);
     if restart < 0 || !path.exists() {
         if wish.previous {
@@ -247,10 +256,6 @@ fn show_logs(
                 format!("previous terminated container \"{container}\" in pod \"{name}\" not found");
             return Err(Refusal::bad(message));
         }
-        // What this node says, and what it said before it was started again.
-        let waiting = found.live.lock().waiting.get(container).cloned();
-        let shown = || shown.and_then(|status| status.state.as_ref()?.waiting.as_ref()?.reason.clone());
-        let waiting = waiting.or_else(shown);
         if found.container.is_none() {
             let reason = waiting.unwrap_or_else(|| "ContainerCreating".to_owned());
             let reason = match reason.as_str() {

@@ -61,15 +61,32 @@ async fn logs_are_shown_as_wished_and_followed_to_the_end(cluster: Arc<Cluster>)
 }
 
 async fn the_log_of_the_start_before_is_kept(cluster: Arc<Cluster>) {
-    let mut spec = script("touch /data/ran; echo >> /data/ran; echo start $(wc -l < /data/ran); exit 1");
-    spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
-    spec["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
-    cluster.pod("twice", spec).await;
+    let begin = "echo >> /data/ran; echo start $(wc -l < /data/ran)";
+    let spec = |then: &str| {
+        let mut spec = script(&format!("{begin}; {then}"));
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+        spec["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+        spec["terminationGracePeriodSeconds"] = json!(0);
+        spec
+    };
+    let logs = async |name: &str| {
+        let log = format!("/containerLogs/default/{name}/main");
+        let now = get(&cluster, &log, TOKEN).await;
+        (now, get(&cluster, &format!("{log}?previous=true"), TOKEN).await)
+    };
+    let pair = |now: &str, before: &str| ((200, now.to_owned()), (200, before.to_owned()));
+    cluster.pod("again", spec("test $(wc -l < /data/ran) = 1 && exit 1; exec sleep 1000")).await;
+    let again = pair("start 2\n", "start 1\n");
+    cluster.until("it has begun again", || async { (logs("again").await == again).then_some(()) }).await;
+    // Of one that waits, what is shown as its last state is the last start.
+    cluster.pod("twice", spec("exit 1")).await;
     cluster.until_pod("twice", "it waits", |pod| state(pod, "main") == "waiting CrashLoopBackOff").await;
-    let log = "/containerLogs/default/twice/main";
-    assert_eq!(get(&cluster, log, TOKEN).await, (200, "start 2\n".to_owned()));
-    let previous = get(&cluster, &format!("{log}?previous=true"), TOKEN).await;
-    assert_eq!(previous, (200, "start 1\n".to_owned()));
+    assert_eq!(logs("twice").await, pair("start 2\n", "start 2\n"));
+    cluster.pod("never", json!({"containers": [{"name": "main", "image": "nobody/knows:this"}]})).await;
+    cluster.until_pod("never", "it waits", |pod| state(pod, "main").starts_with("waiting ErrImage")).await;
+    let (status, text) = get(&cluster, "/containerLogs/default/never/main?previous=true", TOKEN).await;
+    assert_eq!(status, 400);
+    assert_eq!(text, "previous terminated container \"main\" in pod \"never\" not found");
 }
 
 async fn strangers_are_turned_away(cluster: Arc<Cluster>) {
