@@ -11,7 +11,7 @@ pub(crate) mod payload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use drydock_sandbox::{Mount, MountKind};
@@ -122,25 +122,32 @@ fn other(volume: &Volume, places: &Places, group: Option<u32>) -> Result<PathBuf
 fn host_path(host: &HostPathVolumeSource) -> Result<PathBuf, String> {
     let path = PathBuf::from(&host.path);
     let wanted = host.type_.as_deref().unwrap_or_default();
-    if wanted == "DirectoryOrCreate" {
-        fs::create_dir_all(&path).map_err(|error| error.to_string())?;
+    let words = |error: io::Error| error.to_string();
+    if wanted == "DirectoryOrCreate" && !path.exists() {
+        fs::create_dir_all(&path).map_err(words)?;
     } else if wanted == "FileOrCreate" && !path.exists() {
-        fs::File::create(&path).map_err(|error| error.to_string())?;
+        fs::File::create(&path).map_err(words)?;
     }
-    let fits = match wanted {
-        "Directory" | "DirectoryOrCreate" => path.is_dir(),
-        "File" | "FileOrCreate" => path.is_file(),
-        _ => true,
+    type Fits = fn(&fs::FileType) -> bool;
+    let (name, fits): (_, Fits) = match wanted {
+        "Directory" | "DirectoryOrCreate" => ("directory", fs::FileType::is_dir),
+        "File" | "FileOrCreate" => ("file", fs::FileType::is_file),
+        "Socket" => ("socket file", FileTypeExt::is_socket),
+        "CharDevice" => ("character device", FileTypeExt::is_char_device),
+        "BlockDevice" => ("block device", FileTypeExt::is_block_device),
+        "" => {
+            // Where no type is said, what is missing is made, as container runtimes do.
+            if !path.exists() {
+                fs::create_dir_all(&path).map_err(words)?;
+            }
+            return Ok(path);
+        }
+        other => return Err(format!("{other} is an invalid volume type")),
     };
-    if !fits {
-        let kind = if wanted.starts_with("File") { "file" } else { "directory" };
-        return Err(format!("hostPath type check failed: {} is not a {kind}", host.path));
+    match fs::metadata(&path) {
+        Ok(found) if fits(&found.file_type()) => Ok(path),
+        _ => Err(format!("hostPath type check failed: {} is not a {name}", host.path)),
     }
-    if !path.exists() {
-        // Where no type is said, what is missing is made, as container runtimes do.
-        fs::create_dir_all(&path).map_err(|error| error.to_string())?;
-    }
-    Ok(path)
 }
 
 /// Mounts memory at a path.

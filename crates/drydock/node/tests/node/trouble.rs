@@ -159,14 +159,47 @@ async fn a_container_that_forks_without_end_is_stopped_and_others_are_not(cluste
 }
 
 async fn a_path_that_is_not_what_it_should_be_is_not_mounted(cluster: Arc<Cluster>) {
-    let mut spec = script("sleep 1000");
-    spec["containers"][0]["volumeMounts"] = json!([{"name": "path", "mountPath": "/path"}]);
-    spec["volumes"] = json!([{"name": "path", "hostPath": {"path": "/etc/passwd", "type": "Directory"}}]);
-    cluster.pod("wrong", spec).await;
-    let text = "MountVolume.SetUp failed for volume \"path\" : hostPath type check failed: /etc/passwd is not a directory";
-    cluster.until_event("wrong", "FailedMount", text).await;
-    let pod = cluster.pods().get("wrong").await.unwrap();
-    assert_eq!(state(&pod, "main"), "waiting ContainerCreating");
+    let missing = cluster.directory.join("missing");
+    let missing = missing.to_str().unwrap();
+    let socket = cluster.directory.join("node.sock");
+    let spec = |path: &str, kind: &str| {
+        let mut spec = script("ls -l /path; exec sleep 1000");
+        spec["terminationGracePeriodSeconds"] = json!(0);
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "path", "mountPath": "/path"}]);
+        spec["volumes"] = json!([{"name": "path", "hostPath": {"path": path, "type": kind}}]);
+        spec
+    };
+    for (path, kind, what) in [
+        ("/etc/passwd", "Directory", "a directory"),
+        ("/etc/passwd", "DirectoryOrCreate", "a directory"),
+        ("/etc", "FileOrCreate", "a file"),
+        ("/etc/passwd", "Socket", "a socket file"),
+        ("/etc/passwd", "CharDevice", "a character device"),
+        ("/dev/null", "BlockDevice", "a block device"),
+        (missing, "Directory", "a directory"),
+        (missing, "File", "a file"),
+        (missing, "Socket", "a socket file"),
+        (missing, "CharDevice", "a character device"),
+        (missing, "BlockDevice", "a block device"),
+    ] {
+        cluster.pod("wrong", spec(path, kind)).await;
+        let text = format!(
+            "MountVolume.SetUp failed for volume \"path\" : hostPath type check failed: {path} is not {what}"
+        );
+        assert_eq!(cluster.until_event("wrong", "FailedMount", &text).await, text);
+        // The event may be there before the status is.
+        let waits = |pod: &Pod| state(pod, "main") == "waiting ContainerCreating";
+        cluster.until_pod("wrong", "it waits", waits).await;
+        cluster.delete("wrong", Some(0)).await;
+        cluster.until_gone("wrong").await;
+    }
+    assert!(!std::path::Path::new(missing).exists(), "nothing is made where nothing was asked for");
+    for (name, path, kind) in
+        [("socket", socket.to_str().unwrap(), "Socket"), ("null", "/dev/null", "CharDevice")]
+    {
+        cluster.pod(name, spec(path, kind)).await;
+        cluster.until_ready(name).await;
+    }
 }
 
 async fn a_pod_that_writes_more_than_it_may_is_evicted(cluster: Arc<Cluster>) {
