@@ -16,6 +16,8 @@ const GRACE: i64 = 30;
 const FORCED: i64 = 2;
 /// What a pod still gets that has taken more than it may, as with a kubelet.
 const EVICTED: i64 = 1;
+/// What a container still gets whose turn to end comes when the pod's time is over, as with a kubelet.
+const LEAST: i64 = 2;
 /// Pulling again waits this long, doubling.
 const PULL_FIRST: SignedDuration = SignedDuration::from_secs(10);
 const PULL_LONGEST: SignedDuration = SignedDuration::from_secs(300);
@@ -76,12 +78,12 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
         pod.status.as_ref().and_then(|status| status.phase.as_deref()).is_some_and(phase::is_final);
     let over = observed.failed.is_some() || phase::of(spec, observed).is_over();
     if deleting || ended_in_api || over {
-        end(pod, spec, observed, deleting, &mut next);
+        end(pod, spec, observed, deleting, now, &mut next);
         return next;
     }
     if let Some(limit) = observed.halting {
         let grace = spec.termination_grace_period_seconds.unwrap_or(GRACE).min(limit);
-        stop(spec, observed, grace, &mut next);
+        stop(spec, observed, grace, now, &mut next);
         return next;
     }
     if let Some(deadline) = deadline(pod, spec, observed) {
@@ -118,7 +120,7 @@ fn deadline(pod: &Pod, spec: &PodSpec, observed: &Observed) -> Option<Timestamp>
 }
 
 /// Everything ends: the containers, then their place, then the pod in the API.
-fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mut Next) {
+fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, now: Timestamp, next: &mut Next) {
     let asked =
         pod.metadata.deletion_grace_period_seconds.filter(|_| pod.metadata.deletion_timestamp.is_some());
     let mut grace = asked.or(spec.termination_grace_period_seconds).unwrap_or(GRACE);
@@ -128,7 +130,7 @@ fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mu
     if let Some(limit) = observed.failed.as_ref().and_then(|failure| failure.grace) {
         grace = grace.min(limit);
     }
-    if stop(spec, observed, grace, next) {
+    if stop(spec, observed, grace, now, next) {
         return;
     }
     if !observed.cleared {
@@ -138,8 +140,9 @@ fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, next: &mu
     }
 }
 
-/// Containers end: first what the pod is for, then what served it. True while one is left.
-fn stop(spec: &PodSpec, observed: &Observed, grace: i64, next: &mut Next) -> bool {
+/// Containers end: first what the pod is for, then what served it, one after the other. Together they have the pod's
+/// time, and when it is over all that are left end at once. True while one is left.
+fn stop(spec: &PodSpec, observed: &Observed, mut grace: i64, now: Timestamp, next: &mut Next) -> bool {
     let ephemeral = ephemeral_containers(spec);
     let mains = spec.containers.iter().chain(&ephemeral);
     let mains = mains.chain(init_containers(spec).iter().filter(|init| !is_sidecar(init)));
@@ -148,6 +151,13 @@ fn stop(spec: &PodSpec, observed: &Observed, grace: i64, next: &mut Next) -> boo
     let mut left: Vec<&Container> = mains.filter(running).collect();
     if left.is_empty() {
         left = sidecars.filter(running).collect();
+        let since = observed.ending.unwrap_or(now);
+        let over = since.checked_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+        if now < over && left.len() > 1 {
+            left.truncate(1);
+            next.at(over);
+        }
+        grace = over.duration_since(now).as_secs().max(LEAST.min(grace));
     }
     for container in &left {
         if observed.of(&container.name).is_some_and(|seen| !seen.stopping) {

@@ -167,6 +167,23 @@ fn a_sidecar_is_started_first_and_stopped_last() {
 }
 
 #[test]
+fn sidecars_end_one_after_the_other_in_the_pods_time() {
+    let sidecar = |name: &str| json!({"name": name, "image": "i", "restartPolicy": "Always"});
+    let mut pod = pod(json!({"initContainers": [sidecar("s"), sidecar("t")]}));
+    pod.metadata.deletion_timestamp = Some(crate::pods::status::time(now()));
+    let since = |seconds: i64, s: Seen, t: Seen| Observed {
+        ending: Some(now() - SignedDuration::from_secs(seconds)),
+        ..with(&[("s", s), ("t", t), ("a", ended(0))])
+    };
+    check(&pod, &with(&[("s", running()), ("t", running()), ("a", ended(0))]), "stop t 30s, in 30s");
+    check(&pod, &since(10, running(), Seen { stopping: true, ..running() }), "in 20s");
+    check(&pod, &since(10, running(), ended(0)), "stop s 20s");
+    check(&pod, &since(29, running(), ended(0)), "stop s 2s");
+    check(&pod, &since(30, running(), Seen { stopping: true, ..running() }), "stop s 2s");
+    check(&pod, &since(40, running(), running()), "stop t 2s, stop s 2s");
+}
+
+#[test]
 fn the_restart_policy_decides_what_follows_an_end() {
     for (policy, code, expected) in [
         ("Always", 0, "start a"),

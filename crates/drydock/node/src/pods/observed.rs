@@ -25,6 +25,8 @@ pub(crate) struct Observed {
     pub exceeded: Option<String>,
     /// It ends as a whole, and why.
     pub failed: Option<Failure>,
+    /// When its containers began to be ended with it.
+    pub ending: Option<Timestamp>,
     /// It is not in the API any more.
     pub absent: bool,
     /// Everything of it was removed from this machine.

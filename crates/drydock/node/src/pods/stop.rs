@@ -135,6 +135,9 @@ impl Worker {
         drop(live);
         // As its image had it when it was started: it may be another's by now, or this node did not start it.
         let signal = ContainerNote::of(&container).and_then(|note| signals::number(&note.stop_signal?));
+        if why == Stopping::WithPod {
+            self.observed.ending.get_or_insert(self.shared.now());
+        }
         let message = match why {
             Stopping::WithPod => format!("Stopping container {name}"),
             Stopping::ToRestart(message) => message,

@@ -237,6 +237,7 @@ impl Worker {
 
     /// There is less time than before: whoever is being stopped is stopped anew.
     fn hurry(&mut self) {
+        self.observed.ending = None;
         for (name, stop) in std::mem::take(&mut self.stops) {
             stop.abort();
             if let Some(seen) = self.observed.containers.get_mut(&name) {
