@@ -559,7 +559,7 @@ pub(super) async fn run_hook(
         return ask::exec(target, action, limit).await.map_err(Bad::into_words);
     }
     if let Some(action) = &hook.http_get {
-        return page::http_get(target, action, limit).await.map_err(Bad::into_words);
+        return page::http_get(target, action, Duration::MAX).await.map(drop).map_err(Bad::into_words);
     }
     if let Some(sleep) = &hook.sleep {
         let seconds = u64::try_from(sleep.seconds).unwrap_or(0);

@@ -89,6 +89,10 @@ impl Worker {
         }
         let stopping = self.observed.of(&container).is_some_and(|seen| seen.stopping);
         match what {
+            What::Warning(why) => {
+                let message = format!("{} probe warning: {why}", kind.name());
+                self.say_of(&container, Kind::Warning, "ProbeWarning", message);
+            }
             What::Bad(bad) => {
                 if !stopping {
                     let (kind, unknown) = (kind.name(), "errored and resulted in unknown state");

@@ -40,23 +40,26 @@ impl Bad {
     }
 }
 
+/// A good answer may come with a warning.
+pub(crate) type Answer = Result<Option<String>, Bad>;
+
 /// Asks once.
-pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> Result<(), Bad> {
+pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> Answer {
     if let Some(action) = &probe.exec {
-        return exec(target, action, timeout).await;
+        return exec(target, action, timeout).await.map(|()| None);
     }
     if let Some(action) = &probe.http_get {
         return http_get(target, action, timeout).await;
     }
     if let Some(action) = &probe.tcp_socket {
         let address = address(target, action.host.as_deref(), &action.port)?;
-        return dial(target, address, timeout).await.map(drop).map_err(Bad::Failed);
+        return dial(target, address, timeout).await.map(|_| None).map_err(Bad::Failed);
     }
     if let Some(action) = &probe.grpc {
         let port = port(&target.spec, &IntOrString::Int(action.port))?;
         let address = SocketAddr::new(target.pod.address().into(), port);
         let service = action.service.as_deref().unwrap_or_default();
-        return health::check(target, address, service, timeout).await.map_err(Bad::Failed);
+        return health::check(target, address, service, timeout).await.map(|()| None).map_err(Bad::Failed);
     }
     Err(Bad::Unasked("missing probe handler".to_owned()))
 }

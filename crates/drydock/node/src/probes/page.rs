@@ -3,11 +3,14 @@
 //! As a kubelet does, it believes any certificate: the question is whether the program answers, asked at an address
 //! for which hardly any certificate is.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::LOCATION;
 use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::{HTTPGetAction, HTTPHeader};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -15,65 +18,163 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
+use url::{Host, Position, Url};
 
-use super::ask::{Bad, Target, address, dial};
+use super::ask::{Answer, Bad, Target, address, dial};
+
+/// How much of a page is read, as by a kubelet: enough to say a word of it.
+const READ: usize = 10 * 1024;
+/// How many pages that lead from one to the next are asked for.
+const PAGES: usize = 10;
+
+/// Where a page is.
+struct Page {
+    secret: bool,
+    address: SocketAddr,
+    path: String,
+}
+
+/// What came of asking for one.
+struct Fetched {
+    status: u16,
+    /// Where it is instead.
+    location: Option<String>,
+    /// The beginning of it.
+    body: Vec<u8>,
+}
+
+impl Page {
+    fn url(&self) -> String {
+        format!("{}://{}{}", if self.secret { "https" } else { "http" }, self.address, self.path)
+    }
+
+    /// The page that this one leads to, unless it is on another host.
+    fn next(&self, location: &str) -> Result<Option<Self>, String> {
+        let url = Url::parse(&self.url())
+            .and_then(|own| own.join(location))
+            .map_err(|error| format!("failed to parse Location header {location:?}: {error}"))?;
+        let host: Option<IpAddr> = match url.host() {
+            Some(Host::Ipv4(ip)) => Some(ip.into()),
+            Some(Host::Ipv6(ip)) => Some(ip.into()),
+            Some(Host::Domain(_)) | None => None,
+        };
+        if host != Some(self.address.ip()) {
+            return Ok(None);
+        }
+        let unsupported = || format!("Get {location:?}: unsupported protocol scheme {:?}", url.scheme());
+        let (true, Some(port)) = (url.scheme().starts_with("http"), url.port_or_known_default()) else {
+            return Err(unsupported());
+        };
+        let address = SocketAddr::new(self.address.ip(), port);
+        let path = url[Position::BeforePath..Position::AfterQuery].to_owned();
+        Ok(Some(Self { secret: url.scheme() == "https", address, path }))
+    }
+}
 
 /// Asks for a page; anything from 200 to 399 is good.
-pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: Duration) -> Result<(), Bad> {
+pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: Duration) -> Answer {
     let address = address(target, action.host.as_deref(), &action.port)?;
     let path = action.path.clone().unwrap_or_default();
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
-    let secret = action.scheme.as_deref() == Some("HTTPS");
-    let shown = format!("{}://{address}{path}", if secret { "https" } else { "http" });
-    let get = async {
-        let stream = dial(target, address, timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
-        let failed = |error: &dyn std::error::Error| format!("Get {shown:?}: {error}");
-        let stream = if secret {
-            let name = ServerName::IpAddress(address.ip().into());
-            Either::Right(connector()?.connect(name, stream).await.map_err(|error| failed(&error))?)
-        } else {
-            Either::Left::<TcpStream, _>(stream)
-        };
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| failed(&error))?;
-        let connection = tokio::spawn(connection);
-        let mut request = http::Request::get(path.as_str());
-        let headers: &[HTTPHeader] = action.http_headers.as_deref().unwrap_or_default();
-        if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("host")) {
-            request = request.header("Host", address.to_string());
-        }
-        request = request
-            .header("User-Agent", "kube-probe/1.34")
-            .header("Accept", "*/*")
-            .header("Connection", "close");
-        for header in headers {
-            request = request.header(header.name.as_str(), header.value.as_str());
-        }
-        let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
-        let answer = sender.send_request(request).await.map_err(|error| failed(&error));
-        let status = match answer {
-            Ok(answer) => {
-                let status = answer.status().as_u16();
-                // Read so that the server is not cut off in the middle of its answer.
-                let _body = answer.into_body().collect().await;
-                Ok(status)
-            }
-            Err(error) => Err(error),
-        };
-        connection.abort();
-        match status? {
-            200..=399 => Ok(()),
-            status => Err(format!("HTTP probe failed with statuscode: {status}")),
-        }
-    };
-    let answer = tokio::time::timeout(timeout, get).await.unwrap_or_else(|_| {
+    let page = Page { secret: action.scheme.as_deref() == Some("HTTPS"), address, path };
+    let shown = page.url();
+    let headers = action.http_headers.as_deref().unwrap_or_default();
+    let answer = tokio::time::timeout(timeout, follow(target, page, headers, timeout)).await;
+    let answer = answer.unwrap_or_else(|_| {
         let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
         Err(format!("Get {shown:?}: {late}"))
     });
     answer.map_err(Bad::Failed)
+}
+
+/// Goes from page to page as long as they are on the same host. Whoever leads elsewhere is there, at least.
+async fn follow(
+    target: &Target,
+    mut page: Page,
+    headers: &[HTTPHeader],
+    timeout: Duration,
+) -> Result<Option<String>, String> {
+    let mut host = headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("host"))
+        .map(|host| host.value.as_str());
+    let mut asked = 0;
+    loop {
+        let Fetched { status, location, body } = fetch(target, &page, headers, host, timeout).await?;
+        asked += 1;
+        match (status, location) {
+            (200..=299, _) => return Ok(None),
+            (301..=303 | 307 | 308, Some(location)) => match page.next(&location)? {
+                Some(_) if asked == PAGES => {
+                    return Err(format!("Get {location:?}: stopped after {PAGES} redirects"));
+                }
+                Some(next) => {
+                    page = next;
+                    // A name for the host is one for the pages that do not say where they are themselves.
+                    host = host.filter(|_| Url::parse(&location).is_err());
+                }
+                None => return Ok(Some(ended(&body))),
+            },
+            (300..=399, _) => return Ok(Some(ended(&body))),
+            (status, _) => return Err(format!("HTTP probe failed with statuscode: {status}")),
+        }
+    }
+}
+
+fn ended(body: &[u8]) -> String {
+    format!("Probe terminated redirects, Response body: {}", String::from_utf8_lossy(body))
+}
+
+/// Asks for one page.
+async fn fetch(
+    target: &Target,
+    page: &Page,
+    headers: &[HTTPHeader],
+    host: Option<&str>,
+    timeout: Duration,
+) -> Result<Fetched, String> {
+    let (shown, address) = (page.url(), page.address);
+    let stream = dial(target, address, timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
+    let failed = |error: &dyn std::error::Error| format!("Get {shown:?}: {error}");
+    let stream = if page.secret {
+        let name = ServerName::IpAddress(address.ip().into());
+        Either::Right(connector()?.connect(name, stream).await.map_err(|error| failed(&error))?)
+    } else {
+        Either::Left::<TcpStream, _>(stream)
+    };
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+    let mut request = http::Request::get(page.path.as_str())
+        .header("Host", host.map_or_else(|| address.to_string(), str::to_owned))
+        .header("User-Agent", "kube-probe/1.34")
+        .header("Accept", "*/*")
+        .header("Connection", "close");
+    for header in headers.iter().filter(|header| !header.name.eq_ignore_ascii_case("host")) {
+        request = request.header(header.name.as_str(), header.value.as_str());
+    }
+    let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
+    // Ends with this question, whether or not the server has said everything.
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
+    let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let status = answer.status().as_u16();
+    Ok(Fetched { status, location, body: beginning(answer.into_body()).await })
+}
+
+/// Read, so that the server is not cut off in the middle of a short answer; what is beyond that nobody asked for.
+async fn beginning(mut body: Incoming) -> Vec<u8> {
+    let mut read = Vec::new();
+    while read.len() < READ
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        read.extend(frame.data_ref().into_iter().flatten());
+    }
+    read.truncate(READ);
+    read
 }
 
 /// One for all: setting it up costs more than a question does.
@@ -126,5 +227,32 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_leads_to_others_of_its_host() {
+        let page =
+            Page { secret: false, address: "10.0.0.1:8080".parse().unwrap(), path: "/a/b?c".to_owned() };
+        let next = |location: &str| page.next(location).map(|next| next.map(|next| next.url()));
+        for (location, expected) in [
+            ("/", Some("http://10.0.0.1:8080/")),
+            ("d?e=f#g", Some("http://10.0.0.1:8080/a/d?e=f")),
+            ("//10.0.0.1/h", Some("http://10.0.0.1:80/h")),
+            ("https://10.0.0.1", Some("https://10.0.0.1:443/")),
+            ("http://10.0.0.1:9090/i", Some("http://10.0.0.1:9090/i")),
+            ("http://10.0.0.2:8080/", None),
+            ("http://localhost:8080/", None),
+            ("mailto:somebody", None),
+        ] {
+            assert_eq!(next(location), Ok(expected.map(str::to_owned)), "{location}");
+        }
+        let other = r#"Get "ftp://10.0.0.1/": unsupported protocol scheme "ftp""#;
+        assert_eq!(next("ftp://10.0.0.1/"), Err(other.to_owned()));
+        assert!(next("http://[").unwrap_err().starts_with("failed to parse Location header"));
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Probe;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::ask::{Bad, Target, ask};
+use super::ask::{Answer, Bad, Target, ask};
 use super::tracker::{Kind, Pace, Tracker};
 
 /// Until a container first answered well it is asked between the periods as well, at distances of this part of the
@@ -34,6 +34,8 @@ pub(crate) struct Found {
 pub(crate) enum What {
     /// One bad answer, or none.
     Bad(Bad),
+    /// One that is good, and something to be said about it.
+    Warning(String),
     /// From now on it is so.
     Verdict(bool),
 }
@@ -59,7 +61,7 @@ pub(crate) async fn run(
 }
 
 /// Asks, and tells what is found until nobody listens or there is nothing more to find.
-async fn follow<A: Future<Output = Result<(), Bad>>>(
+async fn follow<A: Future<Output = Answer>>(
     kind: Kind,
     pace: Pace,
     mut tracker: Tracker,
@@ -81,14 +83,17 @@ async fn follow<A: Future<Output = Result<(), Bad>>>(
         }
         eager &= answer.is_err();
         let verdict = match &answer {
-            Ok(()) => tracker.answer(true),
+            Ok(_) => tracker.answer(true),
             Err(Bad::Failed(_)) if counts => tracker.answer(false),
             // As with a kubelet, what could not be asked does not count.
             Err(_) => None,
         };
-        if let Err(bad) = answer
-            && counts
-            && !tell(What::Bad(bad))
+        let said = match answer {
+            Ok(warning) => warning.map(What::Warning),
+            Err(bad) => Some(What::Bad(bad)).filter(|_| counts),
+        };
+        if let Some(said) = said
+            && !tell(said)
         {
             return;
         }
@@ -120,11 +125,11 @@ mod tests {
         let ask = || {
             asked.set(asked.get() + 1);
             let well = (good..bad).contains(&now());
-            std::future::ready(if well { Ok(()) } else { Err(Bad::Failed("down".to_owned())) })
+            std::future::ready(if well { Ok(None) } else { Err(Bad::Failed("down".to_owned())) })
         };
         let tell = |what| {
             let mark = match what {
-                What::Bad(_) => '.',
+                What::Bad(_) | What::Warning(_) => '.',
                 What::Verdict(true) => '+',
                 What::Verdict(false) => '-',
             };

@@ -20,6 +20,8 @@ crate::tests![
     a_container_that_fails_its_liveness_probe_is_started_again,
     a_startup_probe_holds_the_others_back,
     a_page_is_asked_for,
+    a_page_without_end_is_a_page,
+    pages_are_followed_on_their_own_host,
     a_page_behind_tls_is_asked_for_whatever_its_certificate,
     a_program_that_needs_a_moment_is_ready_in_a_moment_and_nobody_complains,
     what_never_answers_is_never_ready_and_is_started_again,
@@ -86,6 +88,71 @@ async fn a_page_is_asked_for(cluster: Arc<Cluster>) {
     cluster
         .until_event("lost", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 404")
         .await;
+}
+
+/// Serves some pages in the clear: `/endless` never ends, others lead to others.
+async fn serve(listener: TcpListener) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let mut asked = [0; 1024];
+            let length = stream.read(&mut asked).await.unwrap();
+            let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
+            let path = asked.split(' ').nth(1).unwrap();
+            let answer = match path {
+                "/" | "/endless" => "200 OK\r\n\r\n",
+                "/here" => "302 Found\r\nLocation: /named\r\n\r\n",
+                "/named" if asked.to_lowercase().contains("host: somebody\r\n") => "200 OK\r\n\r\n",
+                "/lost" => "301 Moved Permanently\r\nLocation: nowhere\r\n\r\n",
+                "/circle" => "307 Temporary Redirect\r\nLocation: /circle\r\n\r\n",
+                "/away" => "302 Found\r\nLocation: http://elsewhere.test/\r\n\r\nit is not here",
+                _ => "404 Not Found\r\n\r\n",
+            };
+            stream.write_all(format!("HTTP/1.0 {answer}").as_bytes()).await.unwrap();
+            while path == "/endless" && stream.write_all(&[b'x'; 64 << 10]).await.is_ok() {}
+            let _gone = stream.shutdown().await;
+        });
+    }
+}
+
+/// A pod whose probe asks for a page of a server that this test has.
+async fn asks(cluster: &Cluster, name: &str, address: std::net::SocketAddr, path: &str) {
+    let mut spec = script("exec sleep 1000");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    let headers = json!([{"name": "Host", "value": "somebody"}]);
+    let action = json!({"host": address.ip(), "port": address.port(), "path": path, "httpHeaders": headers});
+    spec["containers"][0]["readinessProbe"] = json!({"httpGet": action, "periodSeconds": 1});
+    cluster.pod(name, spec).await;
+}
+
+async fn a_page_without_end_is_a_page(cluster: Arc<Cluster>) {
+    let listener = TcpListener::bind((cluster.host.address(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener));
+    asks(&cluster, "endless", address, "/endless").await;
+    cluster.until_ready("endless").await;
+}
+
+async fn pages_are_followed_on_their_own_host(cluster: Arc<Cluster>) {
+    let listener = TcpListener::bind((cluster.host.address(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener));
+    asks(&cluster, "here", address, "/here").await;
+    cluster.until_ready("here").await;
+    for (name, words) in [
+        ("lost", "HTTP probe failed with statuscode: 404"),
+        ("circle", r#"Get "/circle": stopped after 10 redirects"#),
+    ] {
+        asks(&cluster, name, address, &format!("/{name}")).await;
+        cluster.until_event(name, "Unhealthy", &format!("Readiness probe failed: {words}")).await;
+    }
+    // Whoever leads elsewhere has answered.
+    asks(&cluster, "away", address, "/away").await;
+    cluster.until_ready("away").await;
+    let words = "Readiness probe warning: Probe terminated redirects, Response body: it is not here";
+    assert_eq!(cluster.until_event("away", "ProbeWarning", "").await, words);
+    for ready in ["here", "away"] {
+        assert_eq!(cluster.events(ready, "Unhealthy").await, [""; 0], "{ready}");
+    }
 }
 
 async fn a_page_behind_tls_is_asked_for_whatever_its_certificate(cluster: Arc<Cluster>) {
