@@ -7,12 +7,14 @@ use drydock_sandbox as sandbox;
 use k8s_openapi::api::core::v1::{Container, ExecAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::io::AsyncReadExt;
+use tokio::sync::oneshot;
 
 use super::health;
 use super::page::http_get;
 
 /// How much of what a program says is kept for the event.
 const KEPT: usize = 10 * 1024;
+const KILL: i32 = 9;
 
 /// The place where a container is asked.
 #[derive(Clone)]
@@ -64,41 +66,64 @@ pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> An
     Err(Bad::Unasked("missing probe handler".to_owned()))
 }
 
-/// Runs a program; what it says when it fails.
+/// Runs a program; what it says when it fails. One that takes too long is ended, and so is one whose answer nobody waits
+/// for any more.
 pub(crate) async fn exec(target: &Target, action: &ExecAction, timeout: Duration) -> Result<(), Bad> {
     let args = action.command.clone().unwrap_or_default();
     let shown = args.join(" ");
-    let run = async {
-        let config = sandbox::ExecConfig { args, ..sandbox::ExecConfig::default() };
-        let unasked = |error: sandbox::Error| Bad::Unasked(error.to_string());
-        let mut program = target.container.exec(config).await.map_err(unasked)?;
-        let (out, err) = (program.streams.stdout.take(), program.streams.stderr.take());
-        let read = async |reader: Option<sandbox::Reader>| {
-            let mut text = Vec::new();
-            if let Some(reader) = reader {
-                let _ended = reader.take(KEPT as u64).read_to_end(&mut text).await;
-            }
-            text
-        };
-        let (mut said, complained) = tokio::join!(read(out), read(err));
-        said.extend(complained);
-        let exit = program.wait().await.map_err(unasked)?;
-        if exit.code == 0 {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&said).into_owned();
-        Err(Bad::Failed(match said.is_empty() {
-            true => format!("command {shown:?} exited with {}", exit.code),
-            false => said,
-        }))
-    };
-    match tokio::time::timeout(timeout, run).await {
-        Ok(answer) => answer,
-        Err(_) => {
-            let words = format!("command timed out: {shown:?} timed out after {}s", timeout.as_secs());
-            Err(Bad::Failed(words))
-        }
+    let config = sandbox::ExecConfig { args, ..sandbox::ExecConfig::default() };
+    let (tell, ended) = oneshot::channel();
+    tokio::spawn(run(target.container.clone(), config, tell));
+    let ended = tokio::time::timeout(timeout, ended).await.map_err(|_| {
+        let words = format!("command timed out: {shown:?} timed out after {}s", timeout.as_secs());
+        Bad::Failed(words)
+    })?;
+    let ended = ended.map_err(|error| Bad::Unasked(error.to_string()))?;
+    let (said, exit) = ended.map_err(|error| Bad::Unasked(error.to_string()))?;
+    if exit.code == 0 {
+        return Ok(());
     }
+    let said = String::from_utf8_lossy(&said).into_owned();
+    Err(Bad::Failed(match said.is_empty() {
+        true => format!("command {shown:?} exited with {}", exit.code),
+        false => said,
+    }))
+}
+
+/// How a program ended, and the beginning of what it said.
+type Ended = Result<(Vec<u8>, sandbox::Exit), sandbox::Error>;
+
+/// Runs a program to its end, or for as long as somebody wants to hear of it. It may be given up before it has begun, so
+/// this goes on by itself.
+async fn run(container: sandbox::Container, config: sandbox::ExecConfig, mut tell: oneshot::Sender<Ended>) {
+    let ended = match container.exec(config).await {
+        Ok(mut program) => tokio::select! {
+            ended = finish(&mut program) => ended,
+            () = tell.closed() => {
+                let _gone = program.signal(KILL).await;
+                return;
+            }
+        },
+        Err(error) => Err(error),
+    };
+    let _given_up = tell.send(ended);
+}
+
+/// Waits for a program's end; the beginning of what it said. The rest is read as well: who writes where nobody reads is
+/// ended for it.
+async fn finish(program: &mut sandbox::Exec) -> Ended {
+    let read = async |reader: Option<sandbox::Reader>| {
+        let mut text = Vec::new();
+        if let Some(mut reader) = reader {
+            let _ended = (&mut reader).take(KEPT as u64).read_to_end(&mut text).await;
+            let _ended = tokio::io::copy(&mut reader, &mut tokio::io::sink()).await;
+        }
+        text
+    };
+    let (out, err) = (program.streams.stdout.take(), program.streams.stderr.take());
+    let (mut said, complained) = tokio::join!(read(out), read(err));
+    said.extend(complained);
+    Ok((said, program.wait().await?))
 }
 
 pub(super) async fn dial(

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
@@ -19,6 +22,8 @@ crate::tests![
     a_pod_is_ready_while_its_probe_says_so,
     a_container_that_fails_its_liveness_probe_is_started_again,
     a_startup_probe_holds_the_others_back,
+    a_program_that_takes_too_long_is_ended,
+    a_program_that_says_much_is_heard_out,
     a_page_is_asked_for,
     a_page_without_end_is_a_page,
     pages_are_followed_on_their_own_host,
@@ -72,6 +77,42 @@ async fn a_startup_probe_holds_the_others_back(cluster: Arc<Cluster>) {
     assert_eq!(pod.status.unwrap().container_statuses.unwrap()[0].started, Some(false));
     let pod = cluster.until_ready("slow").await;
     assert_eq!(pod.status.unwrap().container_statuses.unwrap()[0].restart_count, 0);
+}
+
+async fn a_program_that_takes_too_long_is_ended(cluster: Arc<Cluster>) {
+    let mut spec = script("exec sleep 2000");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    let action = json!({"command": ["sleep", "1000"]});
+    spec["containers"][0]["livenessProbe"] =
+        json!({"exec": action, "periodSeconds": 1, "failureThreshold": 100});
+    cluster.pod("stuck", spec).await;
+    let events: Api<Event> = Api::default_namespaced(cluster.client.clone());
+    let events = &events;
+    let message = cluster
+        .until("it was asked in vain three times", || async move {
+            let list = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+            let mut list = list.filter(|event| event.involved_object.name.as_deref() == Some("stuck"));
+            list.find(|event| event.reason.as_deref() == Some("Unhealthy") && event.count >= Some(3))?.message
+        })
+        .await;
+    let expected = r#"Liveness probe failed: command timed out: "sleep 1000" timed out after 1s"#;
+    assert_eq!(message, expected);
+    let (_, running) = crate::remote::exec(&cluster, "stuck", "ps").await;
+    assert!(running.contains("sleep 2000"), "{running}");
+    assert!(running.matches("sleep 1000").count() <= 1, "those of earlier questions are left: {running}");
+    let pod = cluster.pods().get("stuck").await.unwrap();
+    assert_eq!(state(&pod, "main"), "running");
+}
+
+async fn a_program_that_says_much_is_heard_out(cluster: Arc<Cluster>) {
+    let mut spec = script("exec sleep 1000");
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    let much = json!({"exec": {"command": ["head", "-c", "200000", "/dev/zero"]}});
+    spec["containers"][0]["lifecycle"] = json!({"postStart": much});
+    spec["containers"][0]["readinessProbe"] = much;
+    cluster.pod("talkative", spec).await;
+    cluster.until_ready("talkative").await;
+    assert_eq!(cluster.events("talkative", "FailedPostStartHook").await, [""; 0]);
 }
 
 async fn a_page_is_asked_for(cluster: Arc<Cluster>) {
