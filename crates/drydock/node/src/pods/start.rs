@@ -33,8 +33,6 @@ const ANEW: SignedDuration = SignedDuration::from_millis(200);
 const ANSWER: Duration = Duration::from_secs(10);
 /// The exit code of what never ran, as container runtimes have it.
 const NOT_RUN: i32 = 128;
-/// How long a hook may take that says no time of its own; what follows is the probes' business.
-const HOOK: Duration = Duration::from_secs(120);
 
 impl Worker {
     fn place(&self) -> Place {
@@ -413,7 +411,7 @@ impl Worker {
         if let Some(hook) = hook {
             let (tell, of, id) = (self.tell.clone(), name.clone(), running.id().to_owned());
             let work = async move {
-                let result = run_hook(&target, &hook, HOOK).await;
+                let result = run_hook(&target, &hook).await;
                 hooked.send_replace(result.is_ok());
                 let _gone = tell.send(Told::Hooked { container: of, id, result });
             };
@@ -549,21 +547,17 @@ fn probes_of(container: &Container) -> Vec<(probes::tracker::Kind, Probe)> {
     .collect()
 }
 
-/// Does what a hook says.
-pub(super) async fn run_hook(
-    target: &Target,
-    hook: &LifecycleHandler,
-    limit: Duration,
-) -> Result<(), String> {
+/// Does what a hook says, for as long as that takes: whoever has less time ends the container with it.
+pub(super) async fn run_hook(target: &Target, hook: &LifecycleHandler) -> Result<(), String> {
     if let Some(action) = &hook.exec {
-        return ask::exec(target, action, limit).await.map_err(Bad::into_words);
+        return ask::exec(target, action, Duration::MAX).await.map_err(Bad::into_words);
     }
     if let Some(action) = &hook.http_get {
         return page::http_get(target, action, Duration::MAX).await.map(drop).map_err(Bad::into_words);
     }
     if let Some(sleep) = &hook.sleep {
         let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
-        tokio::time::sleep(Duration::from_secs(seconds).min(limit)).await;
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
         return Ok(());
     }
     // The API takes a socket too, and a kubelet has never connected to one.

@@ -159,7 +159,7 @@ impl Worker {
             let end = tokio::time::Instant::now() + grace;
             if let (Some(hook), Some(spec), false) = (hook, spec, grace.is_zero()) {
                 let target = Target { pod, container: container.clone(), spec };
-                let hooked = tokio::time::timeout(grace, run_hook(&target, &hook, grace)).await;
+                let hooked = tokio::time::timeout(grace, run_hook(&target, &hook)).await;
                 if let Ok(Err(error)) = hooked {
                     tracing::debug!(container = of, error, "the hook before the stop failed");
                     let _gone = tell.send(Told::HookFailed { container: of });

@@ -295,6 +295,12 @@ async fn a_container_counts_when_its_hook_is_done_and_goes_when_it_fails(cluster
     assert!(status.contains("Success"), "{status} {text}");
     cluster.until_ready("slow").await;
 
+    // One that is not done by then ends with its pod.
+    cluster.pod("endless", hooked(&spec, "exec sleep 1000")).await;
+    cluster.until_pod("endless", "it waits for its hook", waits).await;
+    cluster.delete("endless", None).await;
+    cluster.until_gone("endless").await;
+
     cluster.pod("failing", hooked(&spec, "echo a secret; exit 1")).await;
     assert_eq!(
         cluster.until_event("failing", "FailedPostStartHook", "PostStartHook failed").await,
