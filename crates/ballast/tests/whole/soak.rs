@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::dice::{Dice, rounds};
-use crate::support::machine::{Ended, find_node, kill_all, processes};
+use crate::support::machine::{Ended, find_node, is_in_network_of, kill_all, node_of, processes};
 use crate::support::user::User;
 use crate::support::{Cluster, eventually};
 use serde_json::{Value, json};
@@ -177,6 +177,7 @@ fn whoever_is_killed_and_whenever_a_rolling_update_ends_and_nothing_is_left() {
         });
         println!("round {round}: {victims} killed after {moment:?}, converged after {:?}", began.elapsed());
     }
+    assert!(!is_in_network_of(node_of(&cluster.up), cluster.up.id()), "the node has a network of its own");
     let (groups, uplink) = (groups(directory.path()), record(directory.path())["uplink"].clone());
     assert_eq!(number(&uplink), uplink["index"].as_u64(), "{uplink}");
     cluster.up.signal("TERM");
