@@ -121,9 +121,6 @@ pub enum Failure {
         /// What was asked.
         action: String,
     },
-    /// Nothing new is made of a definition that is going.
-    #[error("create not allowed while custom resource definition is terminating")]
-    DefinitionTerminating(GroupResource),
     /// The path does not take this method.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
@@ -250,9 +247,7 @@ impl Failure {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::MethodNotSupported { .. } | Self::MethodNotAllowed | Self::DefinitionTerminating(_) => {
-                StatusCode::METHOD_NOT_ALLOWED
-            }
+            Self::MethodNotSupported { .. } | Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAcceptable(_) | Self::UndescribedIn(_) => StatusCode::NOT_ACCEPTABLE,
             Self::UnsupportedMediaType(_) | Self::UnsupportedPatch => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -281,9 +276,7 @@ impl Failure {
             Self::BadRequest(_) => "BadRequest",
             Self::Forbidden { .. } => "Forbidden",
             Self::Unauthorized => "Unauthorized",
-            Self::MethodNotSupported { .. } | Self::MethodNotAllowed | Self::DefinitionTerminating(_) => {
-                "MethodNotAllowed"
-            }
+            Self::MethodNotSupported { .. } | Self::MethodNotAllowed => "MethodNotAllowed",
             Self::NotAcceptable(_) | Self::UndescribedIn(_) => "NotAcceptable",
             Self::UnsupportedMediaType(_) | Self::UnsupportedPatch => "UnsupportedMediaType",
             Self::TooLarge(_) => "RequestEntityTooLarge",
@@ -338,9 +331,7 @@ impl Failure {
                 put_causes(&mut details, causes);
                 details
             }
-            Self::MethodNotSupported { resource, .. } | Self::DefinitionTerminating(resource) => {
-                of(resource, "")
-            }
+            Self::MethodNotSupported { resource, .. } => of(resource, ""),
             Self::Invalid { kind, name, errors } => {
                 let mut details = of(kind, name);
                 let causes: Vec<Value> = errors

@@ -97,9 +97,6 @@ impl Call<'_> {
     }
 
     async fn post(&self) -> Result<Answer, Failure> {
-        if self.kind.is_custom() && self.api.is_ending(&self.kind) {
-            return Err(Failure::DefinitionTerminating(object::resource_of(&self.kind)));
-        }
         let object = self.decode("CreateOptions")?;
         let outcome = self.create(object, false).await?;
         self.show(StatusCode::CREATED, &outcome)

@@ -39,6 +39,7 @@ impl<'c, 'a> Admission<'c, 'a> {
     /// Sets what the client left to the server.
     pub async fn mutate(&mut self, object: &mut Value) -> Result<(), Failure> {
         if self.old.is_none() {
+            self.check_definition(meta(object, "name"))?;
             namespace::check_creation(self.call, meta(object, "name"))?;
             if is(&self.call.kind, "", "pods") {
                 pod::admit(self.call, object).await?;
@@ -61,6 +62,16 @@ impl<'c, 'a> Admission<'c, 'a> {
         }
         if is(&self.call.kind, "", "persistentvolumes") {
             storage::time_phase(self.old, object, self.call.now);
+        }
+        Ok(())
+    }
+
+    /// Refuses a new object of a definition that is going.
+    fn check_definition(&self, name: &str) -> Result<(), Failure> {
+        let kind = &self.call.kind;
+        if kind.is_custom() && self.call.api.is_ending(kind) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Failure::forbidden(object::resource_of(kind), name, why));
         }
         Ok(())
     }

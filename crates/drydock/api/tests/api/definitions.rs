@@ -135,13 +135,10 @@ async fn a_definition_takes_its_objects_with_it_and_waits_for_their_finalizers()
     assert_eq!(watch.line().await, "MODIFIED CustomResourceDefinition probes.api.example.com");
     let mut another = probe(json!({"version": "1"}));
     another["metadata"]["name"] = "b".into();
-    cluster
-        .check(
-            &format!("POST {PROBES}"),
-            &another.to_string(),
-            "405 MethodNotAllowed: create not allowed while custom resource definition is terminating",
-        )
-        .await;
+    let refused = r#"403 Forbidden: probes.api.example.com "b" is forbidden: create not allowed while custom resource definition is terminating"#;
+    cluster.check(&format!("POST {PROBES}"), &another.to_string(), refused).await;
+    let apply = format!("PATCH {PROBES}/b?fieldManager=test\nContent-Type: application/apply-patch+yaml");
+    cluster.check(&apply, &another.to_string(), refused).await;
     let marked = probes.next().await.unwrap();
     assert!(marked["object"]["metadata"]["deletionTimestamp"].is_string(), "{marked}");
     cluster.must(&format!("PATCH {PROBES}/a"), json!({"metadata": {"finalizers": null}})).await;
