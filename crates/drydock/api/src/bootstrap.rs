@@ -27,7 +27,8 @@ impl BootstrapError {
 
 impl Api {
     /// Makes the namespaces, the default roles and bindings and the Service `kubernetes`, where they
-    /// are not there already. What somebody changed is left as it is.
+    /// are not there already. What somebody changed is left as it is. Definitions that an earlier
+    /// process left unsettled are settled.
     ///
     /// # Errors
     /// When the store can't be written.
@@ -45,6 +46,7 @@ impl Api {
             .chain(of("rolebindings", bootstrap::role_bindings()));
         self.ensure_all(rules).await?;
         self.ensure("", "services", kubernetes_service()).await?;
+        self.settle_definitions().await;
         // Where an earlier process was reached.
         self.advertise(None).await
     }

@@ -2,15 +2,18 @@
 //!
 //! A definition that is written is settled at once: its names are accepted or not, and what it
 //! defines is served before the writer has its answer. A definition that is deleted first takes its
-//! objects with it, however long their finalizers hold them.
+//! objects with it, however long their finalizers hold them; then its names are given to those that
+//! waited for them.
 //!
 //! **Always holds:** what the registry serves is what the store's established definitions say, also
-//! after a start from a snapshot or a directory.
+//! after a start from a snapshot or a directory. A definition comes to the end of its way from after
+//! any write of it.
 
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
+    time::Duration,
 };
 
 use drydock_kinds::{Kind, crd};
@@ -33,6 +36,10 @@ const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// How often the status of a definition is written again when somebody else was faster.
 const ATTEMPTS: usize = 16;
 
+/// When what is left of a deleted definition is looked at anew though nothing happened to it: something
+/// could not be written.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// Since which revision objects of a resource are written by the schema it has now.
 #[derive(Debug, Default)]
 pub(crate) struct Installed(Mutex<BTreeMap<String, (Revision, u64)>>);
@@ -47,123 +54,157 @@ impl Installed {
 impl Api {
     /// Serves what the definitions in the store define, and goes on with those that were ending.
     pub(crate) fn restore_definitions(&self) {
-        for definition in auth::all(self.store(), RESOURCE) {
-            self.install(&definition);
-            if object::is_terminating(&definition) {
-                self.end(&definition);
+        self.definitions().iter().for_each(|stored| self.follow(&stored.key.name));
+    }
+
+    /// Settles the definitions that have not the names they ask for: those that another one had, and
+    /// those whose process ended between the two writes of a definition. Goes on until nothing changes,
+    /// since names that one gives up are another's to have.
+    pub(crate) async fn settle_definitions(&self) {
+        let Some(kind) = self.registry().find(GROUP, "v1", PLURAL) else { return };
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for stored in self.definitions() {
+                if object::read_stored(&stored).is_ok_and(|definition| !has_its_names(&definition)) {
+                    changed |= self.settle(&kind, stored).await;
+                }
             }
         }
     }
 
     /// A definition was written.
     pub(crate) async fn definition_written(&self, kind: &Kind, stored: &Arc<Stored>) {
-        let Ok(definition) = object::read_stored(stored) else { return };
-        let settled = self.settle(kind, stored, definition).await;
-        self.install(&settled);
-        if object::is_terminating(&settled) {
-            self.end(&settled);
+        if self.settle(kind, stored.clone()).await {
+            self.settle_definitions().await;
         }
     }
 
-    /// A definition is gone.
-    pub(crate) fn definition_removed(&self, stored: &Stored) {
-        self.registry().uninstall(&stored.key.name);
-        if let Ok(definition) = object::read_stored(stored) {
-            self.installed().0.lock().remove(&resource_of(&definition));
-        }
+    /// A definition is gone, and its names are free.
+    pub(crate) async fn definition_removed(&self, name: &str) {
+        self.follow(name);
+        self.settle_definitions().await;
     }
 
-    /// Serves what a definition defines. A change of its status alone makes no object stale.
-    fn install(&self, definition: &Value) {
-        self.registry().install(definition);
+    fn definitions(&self) -> Vec<Arc<Stored>> {
+        let range = Range { resource: RESOURCE.into(), namespace: None };
+        self.store().list(&range, Page::default()).map(|listing| listing.items).unwrap_or_default()
+    }
+
+    /// Serves what the definition of this name defines now, or nothing where it is gone; one that is
+    /// deleted is ended.
+    fn follow(&self, name: &str) {
+        // It is read under the lock: of two who wrote it, whoever comes last serves what is there.
+        let mut installed = self.installed().0.lock();
+        let stored = self.store().get(&Key::new(RESOURCE, "", name));
+        let Some(definition) = stored.and_then(|stored| object::read_stored(&stored).ok()) else {
+            self.registry().uninstall(name);
+            installed.remove(&resource_of(name));
+            self.ending().lock().remove(name);
+            return;
+        };
+        self.registry().install(&definition);
+        // A change of its status alone makes no object stale.
         let mut hasher = DefaultHasher::new();
         definition["spec"].to_string().hash(&mut hasher);
         let specification = hasher.finish();
-        let version = meta(definition, "resourceVersion").parse().map_or(self.store().revision(), Revision);
-        let mut installed = self.installed().0.lock();
-        let own = installed.entry(resource_of(definition)).or_insert((version, specification));
+        let version = meta(&definition, "resourceVersion").parse().map_or(self.store().revision(), Revision);
+        let own = installed.entry(resource_of(name)).or_insert((version, specification));
         if own.1 != specification {
             *own = (version, specification);
         }
+        if waits_for_us(&definition) {
+            self.end(definition);
+        } else {
+            self.ending().lock().remove(name);
+        }
     }
 
-    /// Decides about the names of a definition, and writes what was decided.
-    async fn settle(&self, kind: &Kind, stored: &Arc<Stored>, mut definition: Value) -> Value {
-        let mut stored = stored.clone();
+    /// Decides about the names of a definition, writes what was decided and follows it. Says whether
+    /// anything was written.
+    async fn settle(&self, kind: &Kind, mut stored: Arc<Stored>) -> bool {
+        let mut written = false;
         for _ in 0..ATTEMPTS {
-            let before = definition.clone();
-            let others = auth::all(self.store(), RESOURCE);
-            crd::settle(&mut definition, others.iter(), self.now());
+            let Ok(before) = object::read_stored(&stored) else { break };
+            let mut definition = before.clone();
+            crd::settle(&mut definition, auth::all(self.store(), RESOURCE).iter(), self.now());
             if definition == before {
                 break;
             }
-            let Ok(draft) = object::draft(kind, definition.clone()) else { break };
+            let Ok(draft) = object::draft(kind, definition) else { break };
             let expect = Expect::At(stored.revision);
             match self.store().commit(stored.key.clone(), expect, Change::Put(draft)).await {
-                Ok(_) => break,
+                Ok(_) => written = true,
                 Err(CommitError::Conflict(newer)) => {
-                    let Ok(read) = object::read_stored(&newer) else { break };
-                    (stored, definition) = (newer, read);
+                    stored = newer;
+                    continue;
                 }
-                Err(_) => break,
+                Err(CommitError::Missing | CommitError::Closed) => {}
+                Err(error) => tracing::warn!(%error, key = %stored.key, "a definition could not be settled"),
             }
+            break;
         }
-        definition
+        self.follow(&stored.key.name);
+        written
     }
 
     /// Takes the objects of a deleted definition away, then the definition.
-    fn end(&self, definition: &Value) {
-        let name = meta(definition, "name").to_owned();
-        if !self.ending().lock().insert(name.clone()) {
+    fn end(&self, definition: Value) {
+        let (name, uid) = (meta(&definition, "name").to_owned(), meta(&definition, "uid").to_owned());
+        let began = self.ending().lock().insert(name.clone(), uid.clone()).is_none_or(|before| before != uid);
+        if !began {
             return;
         }
-        let (api, definition) = (self.clone(), definition.clone());
+        let api = self.clone();
         tokio::spawn(async move {
-            api.clean_up(&definition).await;
-            api.ending().lock().remove(&name);
+            if api.clean_up(&name, &uid, stored_kind(definition)).await {
+                api.definition_removed(&name).await;
+            }
         });
     }
 
-    async fn clean_up(&self, definition: &Value) {
-        if !object::finalizers(definition).contains(&FINALIZER) {
-            return;
-        }
-        let resource = resource_of(definition);
-        let range = Range { resource: resource.as_str().into(), namespace: None };
-        let Ok(mut watch) = self.store().watch(range.clone(), self.store().revision()) else { return };
-        if let Some(kind) = self.any_kind(definition) {
+    /// Deletes the objects of a definition until there are none, also those that come late because
+    /// their writer was past its checks; then takes our finalizer off, unless somebody did. False when
+    /// the store was closed over it.
+    async fn clean_up(&self, name: &str, uid: &str, kind: Option<Arc<Kind>>) -> bool {
+        let range = Range { resource: resource_of(name).into(), namespace: None };
+        while self.ends(name, uid).is_some() {
+            // Begun before the list, so that nothing that happens after it is slept over.
+            let Ok(mut watch) = self.store().watch(range.clone(), self.store().revision()) else { continue };
             let items = self.store().list(&range, Page::default()).map(|l| l.items).unwrap_or_default();
+            if items.is_empty() && self.release_definition(name, uid).await {
+                return true;
+            }
             for item in items {
-                self.delete_as_system(&kind, &item).await;
+                let going = object::read_stored(&item).is_ok_and(|object| object::is_terminating(&object));
+                if let Some(kind) = kind.as_ref().filter(|_| !going) {
+                    self.delete_as_system(kind, &item).await;
+                }
+            }
+            if let Ok(None) = tokio::time::timeout(AGAIN, watch.next()).await {
+                return false;
             }
         }
-        while self.store().list(&range, Page::default()).is_ok_and(|listing| !listing.items.is_empty()) {
-            if !matches!(watch.next().await, Some(Ok(_))) {
-                return;
-            }
-        }
-        self.release_definition(meta(definition, "name")).await;
+        true
+    }
+
+    /// The definition that is being deleted, as long as it is and waits for us.
+    fn ends(&self, name: &str, uid: &str) -> Option<(Arc<Stored>, Value)> {
+        let stored = self.store().get(&Key::new(RESOURCE, "", name))?;
+        let definition = object::read_stored(&stored).ok()?;
+        (meta(&definition, "uid") == uid && waits_for_us(&definition)).then_some((stored, definition))
     }
 
     /// The definition of a custom kind is being deleted.
     pub(crate) fn is_ending(&self, kind: &Kind) -> bool {
-        self.ending().lock().contains(&kind.qualified_plural())
+        self.ending().lock().contains_key(&kind.qualified_plural())
     }
 
-    fn any_kind(&self, definition: &Value) -> Option<Arc<Kind>> {
-        let group = definition["spec"]["group"].as_str()?;
-        let plural = definition["spec"]["names"]["plural"].as_str()?;
-        let versions = definition["spec"]["versions"].as_array()?;
-        versions.iter().find_map(|version| self.registry().find(group, version["name"].as_str()?, plural))
-    }
-
-    /// Takes our finalizer off a definition, and with the last one the definition away.
-    async fn release_definition(&self, name: &str) {
-        let Some(kind) = self.registry().find(GROUP, "v1", PLURAL) else { return };
-        let key = Key::new(RESOURCE, "", name);
+    /// Takes our finalizer off a definition, and with the last one the definition away. False when that
+    /// could not be written.
+    async fn release_definition(&self, name: &str, uid: &str) -> bool {
+        let Some(kind) = self.registry().find(GROUP, "v1", PLURAL) else { return false };
         for _ in 0..ATTEMPTS {
-            let Some(stored) = self.store().get(&key) else { return };
-            let Ok(mut definition) = object::read_stored(&stored) else { return };
+            let Some((stored, mut definition)) = self.ends(name, uid) else { return true };
             let kept: Vec<String> = object::finalizers(&definition)
                 .into_iter()
                 .filter(|finalizer| *finalizer != FINALIZER)
@@ -172,21 +213,45 @@ impl Api {
             object::set_finalizers(&mut definition, &kept);
             let message = "removed all instances";
             set_terminating(&mut definition, "False", "InstanceDeletionCompleted", message, self.now());
-            let Ok(draft) = object::draft(&kind, definition) else { return };
+            let Ok(draft) = object::draft(&kind, definition) else { return false };
             let change = if kept.is_empty() { Change::Delete(draft) } else { Change::Put(draft) };
-            match self.store().commit(key.clone(), Expect::At(stored.revision), change).await {
-                Ok(stored) if kept.is_empty() => return self.definition_removed(&stored),
-                Err(CommitError::Conflict(_)) => {}
-                _ => return,
+            match self.store().commit(stored.key.clone(), Expect::At(stored.revision), change).await {
+                Ok(_) => return true,
+                Err(CommitError::Conflict(_) | CommitError::Missing) => {}
+                Err(CommitError::Closed) => return false,
+                Err(error) => {
+                    tracing::warn!(%error, key = %stored.key, "a deleted definition could not be let go");
+                    return false;
+                }
             }
         }
+        false
     }
 }
 
-/// The store's name of what a definition defines.
-fn resource_of(definition: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    format!("{}/{}", text(&definition["spec"]["group"]), text(&definition["spec"]["names"]["plural"]))
+/// The definition is deleted, and its objects are yet to be.
+fn waits_for_us(definition: &Value) -> bool {
+    object::is_terminating(definition) && object::finalizers(definition).contains(&FINALIZER)
+}
+
+/// The store's name of what the definition of this name defines.
+fn resource_of(name: &str) -> String {
+    let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+    format!("{group}/{plural}")
+}
+
+/// The definition was settled, and got all that it asks for.
+fn has_its_names(definition: &Value) -> bool {
+    definition["status"]["acceptedNames"] == definition["spec"]["names"]
+}
+
+/// A kind to delete the objects of a definition by, also where none of its versions is served any
+/// more. One that was never established has no objects.
+fn stored_kind(mut definition: Value) -> Option<Arc<Kind>> {
+    for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        version["served"] = true.into();
+    }
+    crd::kinds_of(&definition).into_iter().next().map(Arc::new)
 }
 
 /// A definition that is deleted waits for its objects.

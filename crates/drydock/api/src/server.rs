@@ -1,7 +1,7 @@
 //! The server itself: what it holds, and the way of a request through it.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     net::SocketAddr,
     sync::{Arc, OnceLock},
 };
@@ -81,7 +81,8 @@ struct Inner {
     policy: PolicyCache,
     addresses: Addresses,
     installed: Installed,
-    ending: Mutex<BTreeSet<String>>,
+    /// The definitions that are being deleted: name and uid.
+    ending: Mutex<BTreeMap<String, String>>,
     documents: Documents,
     served: OnceLock<SocketAddr>,
     checks: Mutex<Vec<(&'static str, Check)>>,
@@ -183,7 +184,7 @@ impl Api {
         &self.0.installed
     }
 
-    pub(crate) fn ending(&self) -> &Mutex<BTreeSet<String>> {
+    pub(crate) fn ending(&self) -> &Mutex<BTreeMap<String, String>> {
         &self.0.ending
     }
 
@@ -195,7 +196,7 @@ impl Api {
     pub(crate) async fn written(&self, kind: &Kind, stored: &Arc<Stored>, removed: bool) {
         if admission::is(kind, definitions::GROUP, definitions::PLURAL) {
             if removed {
-                self.definition_removed(stored);
+                self.definition_removed(&stored.key.name).await;
             } else {
                 self.definition_written(kind, stored).await;
             }

@@ -151,6 +151,17 @@ impl Watch {
         }
     }
 
+    /// Reads on until the next event is this one.
+    pub async fn until(&mut self, expected: &str) {
+        loop {
+            let line = self.line().await;
+            assert_ne!(line, "end", "{expected} never came");
+            if line == expected {
+                return;
+            }
+        }
+    }
+
     /// The next event in short.
     pub async fn line(&mut self) -> String {
         match self.next().await {

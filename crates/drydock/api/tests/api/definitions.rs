@@ -1,5 +1,6 @@
 //! Custom resource definitions and their objects.
 
+use drydock_store::{Change, Draft, Expect, Facets, Key, Options, Revision, Store};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -153,7 +154,123 @@ async fn definitions_are_served_again_after_a_start_from_a_snapshot() {
     cluster.must(&format!("POST {PROBES}"), probe(json!({"version": "1"}))).await;
     let store = cluster.api.store();
     let snapshot = store.snapshot(store.revision()).unwrap();
-    let again =
-        Cluster::over(drydock_store::Store::from_snapshot(snapshot, drydock_store::Options::default())).await;
+    let again = Cluster::over(Store::from_snapshot(snapshot, Options::default())).await;
     again.check(&format!("GET {PROBES}"), "", "200 ProbeList [a]").await;
+}
+
+const GONE: &str = "DELETED CustomResourceDefinition probes.api.example.com";
+
+#[tokio::test]
+async fn a_definition_goes_on_from_after_any_write() {
+    let cluster = Cluster::over(Store::in_memory(Options::unlimited())).await;
+    let store = cluster.api.store();
+    let Revision(empty) = store.revision();
+    cluster.must(&format!("POST {CRDS}"), definition()).await;
+    assert_eq!(store.revision(), Revision(empty + 2), "it is written, and then settled");
+    cluster.must(&format!("POST {PROBES}"), probe(json!({"version": "1"}))).await;
+    let Revision(used) = store.revision();
+    let mut watch = cluster.watch(&format!("{CRDS}?watch=1")).await;
+    cluster.must(&format!("DELETE {CRDS}/probes.api.example.com"), Value::Null).await;
+    watch.until(GONE).await;
+    let Revision(gone) = store.revision();
+    for revision in empty + 1..=gone {
+        let snapshot = store.snapshot(Revision(revision)).unwrap();
+        let again = Cluster::over(Store::from_snapshot(snapshot, Options::default())).await;
+        let expected = match revision {
+            _ if revision == used => "200 ProbeList [a]",
+            _ if revision < used => "200 ProbeList []",
+            _ => "404 404 page not found",
+        };
+        if used < revision && revision < gone {
+            again.watch(&format!("{CRDS}?watch=1&resourceVersion={revision}")).await.until(GONE).await;
+        }
+        again.check(&format!("GET {PROBES}"), "", expected).await;
+    }
+}
+
+#[tokio::test]
+async fn a_definition_takes_along_what_came_late() {
+    let cluster = with_probes().await;
+    let mut held = probe(json!({"version": "1"}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    cluster.must(&format!("POST {PROBES}"), held).await;
+    let mut definitions = cluster.watch(&format!("{CRDS}?watch=1")).await;
+    let mut probes = cluster.watch(&format!("{PROBES}?watch=1")).await;
+    cluster.must(&format!("DELETE {CRDS}/probes.api.example.com"), Value::Null).await;
+    probes.until("MODIFIED Probe default/a").await;
+    // As a write that was past its checks when the deletion came.
+    let late = Draft {
+        head: br#"{"apiVersion":"api.example.com/v1","kind":"Probe","metadata":{"name":"late","namespace":"default","uid":"late","resourceVersion":""#.to_vec(),
+        tail: br#""},"spec":{"version":"1"}}"#.to_vec(),
+        facets: Facets::default(),
+    };
+    let key = Key::new("api.example.com/probes", "default", "late");
+    cluster.api.store().commit(key, Expect::Absent, Change::Put(late)).await.unwrap();
+    probes.until("DELETED Probe default/late").await;
+    cluster.must(&format!("PATCH {PROBES}/a"), json!({"metadata": {"finalizers": null}})).await;
+    definitions.until(GONE).await;
+}
+
+#[tokio::test]
+async fn a_definition_that_serves_nothing_any_more_takes_its_objects_along() {
+    let cluster = with_probes().await;
+    cluster.must(&format!("POST {PROBES}"), probe(json!({"version": "1"}))).await;
+    let mut versions = definition()["spec"]["versions"].clone();
+    versions[0]["served"] = false.into();
+    let name = format!("{CRDS}/probes.api.example.com");
+    cluster.must(&format!("PATCH {name}"), json!({"spec": {"versions": versions}})).await;
+    cluster.check(&format!("GET {PROBES}"), "", "404 404 page not found").await;
+    let mut definitions = cluster.watch(&format!("{CRDS}?watch=1")).await;
+    cluster.must(&format!("DELETE {name}"), Value::Null).await;
+    definitions.until(GONE).await;
+}
+
+#[tokio::test]
+async fn a_definition_whose_end_was_cut_short_can_be_made_again() {
+    let cluster = with_probes().await;
+    let mut held = probe(json!({"version": "1"}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    cluster.must(&format!("POST {PROBES}"), held).await;
+    let mut probes = cluster.watch(&format!("{PROBES}?watch=1")).await;
+    let name = format!("{CRDS}/probes.api.example.com");
+    cluster.must(&format!("DELETE {name}"), Value::Null).await;
+    probes.until("MODIFIED Probe default/a").await;
+    cluster.must(&format!("PATCH {name}"), json!({"metadata": {"finalizers": null}})).await;
+    cluster.must(&format!("POST {CRDS}"), definition()).await;
+    let mut another = probe(json!({"version": "1"}));
+    another["metadata"]["name"] = "b".into();
+    cluster.must(&format!("POST {PROBES}"), another).await;
+    cluster.must(&format!("PATCH {PROBES}/a"), json!({"metadata": {"finalizers": null}})).await;
+    probes.until("DELETED Probe default/a").await;
+    // Whoever ended the old definition has seen all that, and left the new one alone.
+    cluster.must(&format!("DELETE {PROBES}/b"), Value::Null).await;
+    probes.until("DELETED Probe default/b").await;
+    cluster.check(&format!("GET {PROBES}"), "", "200 ProbeList []").await;
+}
+
+#[tokio::test]
+async fn names_that_become_free_are_given_to_who_waited() {
+    let cluster = with_probes().await;
+    let mut other = definition();
+    other["metadata"]["name"] = "tests.api.example.com".into();
+    other["spec"]["names"] = json!({"plural": "tests", "kind": "Test", "shortNames": ["pb"]});
+    cluster.must(&format!("POST {CRDS}"), other).await;
+    let tests = "/apis/api.example.com/v1/namespaces/default/tests";
+    cluster.check(&format!("GET {tests}"), "", "404 404 page not found").await;
+    let first = format!("{CRDS}/probes.api.example.com");
+    let name = async |short: Value| {
+        let change = json!({"spec": {"names": {"shortNames": short}}});
+        cluster.must(&format!("PATCH {first}"), change).await;
+        cluster.get(&first).await["status"]["conditions"][0].clone()
+    };
+    assert_eq!(name(Value::Null).await["status"], "True");
+    cluster.check(&format!("GET {tests}"), "", "200 TestList []").await;
+
+    // Now it is the first that waits, until the other is gone.
+    assert_eq!(name(json!(["pb"])).await["reason"], "ShortNamesConflict");
+    let mut definitions = cluster.watch(&format!("{CRDS}?watch=1")).await;
+    cluster.must(&format!("DELETE {CRDS}/tests.api.example.com"), Value::Null).await;
+    definitions.until("DELETED CustomResourceDefinition tests.api.example.com").await;
+    definitions.until("MODIFIED CustomResourceDefinition probes.api.example.com").await;
+    assert_eq!(cluster.get(&first).await["status"]["conditions"][0]["status"], "True");
 }
