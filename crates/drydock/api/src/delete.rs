@@ -216,7 +216,7 @@ impl Call<'_> {
                 Ok(Deleted { outcome: Outcome::Shown(object), gone: false, show })
             }
             Mark::Waits => {
-                let stored = self.put(stored.revision, object).await?;
+                let stored = self.put(stored.revision, object, None).await?;
                 Ok(Deleted { outcome: Outcome::Stored(stored), gone: false, show })
             }
             Mark::Gone if self.dry_run() || options.dry_run => {

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use drydock_access::{Identity, Policy, Tokens};
 use drydock_kinds::{Kind, Registry};
-use drydock_store::{Store, Stored};
+use drydock_store::{Change, CommitError, Expect, Key, Store, Stored};
 use http::{HeaderValue, Request, Response, header, request::Parts};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::{
     accept,
-    admission::{self, Addresses},
+    admission::{self, Addresses, Held},
     auth::{Caller, PolicyCache},
     body,
     call::{self, Call},
@@ -192,16 +192,45 @@ impl Api {
         &self.0.documents
     }
 
+    /// Commits a change of an object, and has what is derived from the object follow.
+    ///
+    /// A commit that was begun can't be taken back, so neither is what follows the caller's to drop: a
+    /// client that goes away while its write is being flushed would leave a definition unsettled, or an
+    /// address free that a Service has.
+    pub(crate) async fn commit(
+        &self,
+        kind: &Arc<Kind>,
+        key: Key,
+        expect: Expect,
+        change: Change,
+        held: Option<Held>,
+    ) -> Result<Arc<Stored>, CommitError> {
+        if !is_definition(kind) && !is_service(kind) {
+            return self.store().commit(key, expect, change).await;
+        }
+        let (api, kind, removed) = (self.clone(), kind.clone(), matches!(change, Change::Delete(_)));
+        let task = tokio::spawn(async move {
+            let stored = api.store().commit(key, expect, change).await?;
+            if let Some(held) = held {
+                held.settled();
+            }
+            api.written(&kind, &stored, removed).await;
+            Ok(stored)
+        });
+        // Only the end of the runtime ends the task before its own.
+        task.await.unwrap_or(Err(CommitError::Closed))
+    }
+
     /// An object was stored or removed: what is derived from it follows.
-    pub(crate) async fn written(&self, kind: &Kind, stored: &Arc<Stored>, removed: bool) {
-        if admission::is(kind, definitions::GROUP, definitions::PLURAL) {
+    async fn written(&self, kind: &Kind, stored: &Arc<Stored>, removed: bool) {
+        if is_definition(kind) {
             if removed {
                 self.definition_removed(&stored.key.name).await;
             } else {
                 self.definition_written(kind, stored).await;
             }
         } else if removed
-            && admission::is(kind, "", "services")
+            && is_service(kind)
             && let Ok(service) = object::read_stored(stored)
         {
             self.addresses().release(&service);
@@ -365,6 +394,14 @@ impl Api {
             }
         });
     }
+}
+
+fn is_definition(kind: &Kind) -> bool {
+    admission::is(kind, definitions::GROUP, definitions::PLURAL)
+}
+
+fn is_service(kind: &Kind) -> bool {
+    admission::is(kind, "", "services")
 }
 
 /// The answer that is none.

@@ -2,7 +2,8 @@
 //!
 //! **Guarantees.** An object is stored only as a whole: prepared, admitted, validated, with its
 //! managed fields and system metadata in order. A write that changes nothing stores nothing. A write
-//! that takes the last finalizer off a deleted object removes it.
+//! that takes the last finalizer off a deleted object removes it. What follows from a stored object
+//! follows also when the client is gone by then.
 //!
 //! **Caveats.** A write that names no `resourceVersion` is made again on the newer object when
 //! somebody else was faster; one that names one is refused.
@@ -15,7 +16,7 @@ use drydock_store::{Change, CommitError, Expect, Revision, Stored};
 use serde_json::Value;
 
 use crate::{
-    admission::{self, Admission},
+    admission::{self, Admission, Held},
     call::{Call, Outcome, untouched},
     failure::{Failure, GroupResource, OPTIMISTIC_LOCK},
     object::{self, meta, meta_mut},
@@ -60,18 +61,18 @@ impl Call<'_> {
         if !managed {
             object = self.manage(None, object, None);
         }
-        let mut admission = Admission::new(self, None);
+        let admission = Admission::new(self, None);
         admission.mutate(&mut object).await?;
         let generate = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
         if !generate {
-            return self.create_named(object, &mut admission, false).await;
+            return self.create_named(object, &admission, false).await;
         }
         let prefix: String = meta(&object, "generateName").chars().take(NAME_BASE).collect();
         let mut result = Err(Failure::Internal("no name was tried".into()));
         for _ in 0..NAME_ATTEMPTS {
             let mut attempt = object.clone();
             meta_mut(&mut attempt).insert("name".into(), format!("{prefix}{}", suffix()).into());
-            result = self.create_named(attempt, &mut admission, true).await;
+            result = self.create_named(attempt, &admission, true).await;
             if !matches!(result, Err(Failure::AlreadyExists { .. })) {
                 break;
             }
@@ -82,7 +83,7 @@ impl Call<'_> {
     async fn create_named(
         &self,
         mut object: Value,
-        admission: &mut Admission<'_, '_>,
+        admission: &Admission<'_, '_>,
         generated: bool,
     ) -> Result<Outcome, Failure> {
         let metadata = meta_mut(&mut object);
@@ -92,7 +93,7 @@ impl Call<'_> {
         // What admission added has defaults too.
         self.kind.default(&mut object);
         self.valid(&object, self.kind.validate(&object))?;
-        admission.allocate(&mut object)?;
+        let held = admission.allocate(&mut object)?;
         admission.validate(&object)?;
         if self.dry_run() {
             let key = object::key(&self.kind, Some(self.namespace()), meta(&object, "name"));
@@ -103,12 +104,8 @@ impl Call<'_> {
         }
         let key = object::key(&self.kind, Some(self.namespace()), meta(&object, "name"));
         let draft = object::draft(&self.kind, object)?;
-        match self.api.store().commit(key, Expect::Absent, Change::Put(draft)).await {
-            Ok(stored) => {
-                admission.settled();
-                self.api.written(&self.kind, &stored, false).await;
-                Ok(Outcome::Stored(stored))
-            }
+        match self.api.commit(&self.kind, key, Expect::Absent, Change::Put(draft), held).await {
+            Ok(stored) => Ok(Outcome::Stored(stored)),
             Err(CommitError::Exists(existing)) => Err(self.exists(&existing, generated)),
             Err(error) => Err(commit_failure(&error)),
         }
@@ -181,14 +178,15 @@ impl Call<'_> {
     ) -> Result<Outcome, Attempt> {
         self.check_version(live, &mut new)?;
         check_namespace(&mut new, self.namespace())?;
-        let mut admission = Admission::new(self, Some(live));
+        let admission = Admission::new(self, Some(live));
         if subresource.is_none() {
             admission.mutate(&mut new).await?;
         }
         self.kind.prepare_update(&mut new, live, subresource);
         self.valid(&new, twice_for_metadata(self.kind.validate_update(&new, live, subresource)))?;
+        let mut held = None;
         if subresource.is_none() {
-            admission.allocate(&mut new)?;
+            held = admission.allocate(&mut new)?;
             admission.validate(&new)?;
         }
         managed::keep_times(live, &mut new);
@@ -204,9 +202,7 @@ impl Call<'_> {
             self.remove(stored, new).await?;
             return Ok(Outcome::Shown(shown));
         }
-        let stored = self.put(stored.revision, new).await?;
-        admission.settled();
-        Ok(Outcome::Stored(stored))
+        Ok(Outcome::Stored(self.put(stored.revision, new, held).await?))
     }
 
     /// Refuses to replace another object than the one that the body means.
@@ -263,15 +259,17 @@ impl Call<'_> {
         parts.join("/")
     }
 
-    /// Stores an object that was at `revision`.
-    pub async fn put(&self, revision: Revision, object: Value) -> Result<Arc<Stored>, Attempt> {
+    /// Stores an object that was at `revision`, with what is held for it.
+    pub async fn put(
+        &self,
+        revision: Revision,
+        object: Value,
+        held: Option<Held>,
+    ) -> Result<Arc<Stored>, Attempt> {
         let key = object::key(&self.kind, Some(self.namespace()), meta(&object, "name"));
         let draft = object::draft(&self.kind, object)?;
-        match self.api.store().commit(key, Expect::At(revision), Change::Put(draft)).await {
-            Ok(stored) => {
-                self.api.written(&self.kind, &stored, false).await;
-                Ok(stored)
-            }
+        match self.api.commit(&self.kind, key, Expect::At(revision), Change::Put(draft), held).await {
+            Ok(stored) => Ok(stored),
             Err(CommitError::Conflict(_) | CommitError::Missing) => Err(Attempt::Lost),
             Err(error) => Err(Attempt::Failed(commit_failure(&error))),
         }
@@ -280,12 +278,9 @@ impl Call<'_> {
     /// Removes an object; `last` is what watches are told it was.
     pub async fn remove(&self, stored: &Stored, last: Value) -> Result<Arc<Stored>, Attempt> {
         let draft = object::draft(&self.kind, last)?;
-        let change = Change::Delete(draft);
-        match self.api.store().commit(stored.key.clone(), Expect::At(stored.revision), change).await {
-            Ok(stored) => {
-                self.api.written(&self.kind, &stored, true).await;
-                Ok(stored)
-            }
+        let (expect, change) = (Expect::At(stored.revision), Change::Delete(draft));
+        match self.api.commit(&self.kind, stored.key.clone(), expect, change, None).await {
+            Ok(stored) => Ok(stored),
             Err(CommitError::Conflict(_) | CommitError::Missing) => Err(Attempt::Lost),
             Err(error) => Err(Attempt::Failed(commit_failure(&error))),
         }

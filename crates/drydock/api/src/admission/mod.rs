@@ -14,6 +14,7 @@ use drydock_kinds::Kind;
 use serde_json::Value;
 
 use crate::{
+    Api,
     call::Call,
     failure::Failure,
     object::{self, meta},
@@ -26,18 +27,37 @@ pub(crate) use namespace::check_deletion;
 pub(crate) struct Admission<'c, 'a> {
     call: &'c Call<'a>,
     old: Option<&'c Value>,
+}
+
+/// What is reserved for a write. Free again when this is dropped, unless the write took effect.
+pub(crate) struct Held {
+    api: Api,
     reserved: addresses::Reserved,
+    /// What the write gives up.
     freed: addresses::Reserved,
+}
+
+impl Held {
+    /// The write took effect: what was reserved for it stays so, and what it gave up is free.
+    pub fn settled(mut self) {
+        self.reserved = std::mem::take(&mut self.freed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.api.addresses().release_all(&self.reserved);
+    }
 }
 
 impl<'c, 'a> Admission<'c, 'a> {
     /// Admission of an object that is to be created, or to replace `old`.
     pub fn new(call: &'c Call<'a>, old: Option<&'c Value>) -> Self {
-        Self { call, old, reserved: addresses::Reserved::default(), freed: addresses::Reserved::default() }
+        Self { call, old }
     }
 
     /// Sets what the client left to the server.
-    pub async fn mutate(&mut self, object: &mut Value) -> Result<(), Failure> {
+    pub async fn mutate(&self, object: &mut Value) -> Result<(), Failure> {
         if self.old.is_none() {
             self.check_definition(meta(object, "name"))?;
             namespace::check_creation(self.call, meta(object, "name"))?;
@@ -53,17 +73,20 @@ impl<'c, 'a> Admission<'c, 'a> {
     }
 
     /// Reserves what there is only once: addresses and ports.
-    pub fn allocate(&mut self, object: &mut Value) -> Result<(), Failure> {
-        if is(&self.call.kind, "", "services") {
-            service::allocate(self.call, self.old, object, &mut self.reserved)?;
-            if let Some(old) = self.old {
-                self.freed = addresses::Reserved::difference(old, object);
-            }
-        }
+    pub fn allocate(&self, object: &mut Value) -> Result<Option<Held>, Failure> {
         if is(&self.call.kind, "", "persistentvolumes") {
             storage::time_phase(self.old, object, self.call.now);
         }
-        Ok(())
+        if !is(&self.call.kind, "", "services") {
+            return Ok(None);
+        }
+        let (reserved, freed) = (addresses::Reserved::default(), addresses::Reserved::default());
+        let mut held = Held { api: self.call.api.clone(), reserved, freed };
+        service::allocate(self.call, self.old, object, &mut held.reserved)?;
+        if let Some(old) = self.old {
+            held.freed = addresses::Reserved::difference(old, object);
+        }
+        Ok(Some(held))
     }
 
     /// Refuses a new object of a definition that is going.
@@ -85,17 +108,6 @@ impl<'c, 'a> Admission<'c, 'a> {
             storage::check_growth(self.call, old, object)?;
         }
         Ok(())
-    }
-
-    /// The write took effect: what was reserved for it stays so, and what it gave up is free.
-    pub fn settled(&mut self) {
-        self.reserved = std::mem::take(&mut self.freed);
-    }
-}
-
-impl Drop for Admission<'_, '_> {
-    fn drop(&mut self) {
-        self.call.api.addresses().release_all(&self.reserved);
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, Failure> {
         }
         scheduled(&mut pod, &object::time(call.now));
         if !call.dry_run() {
-            match call.put(stored.revision, pod).await {
+            match call.put(stored.revision, pod, None).await {
                 Ok(_) => {}
                 Err(Attempt::Lost) => continue,
                 Err(Attempt::Failed(failure)) => return Err(failure),

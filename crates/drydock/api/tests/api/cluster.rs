@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use drydock_access::{Identity, SigningKey, Tokens};
 use drydock_api::{Api, Caller, Options, ResponseBody};
 use drydock_store::Store;
+use futures::FutureExt;
 use http::{HeaderMap, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -23,6 +24,11 @@ impl Cluster {
     /// An empty cluster, asked by an administrator.
     pub async fn new() -> Self {
         Self::over(Store::in_memory(drydock_store::Options::default())).await
+    }
+
+    /// A cluster that is kept in a directory: its writes take their time.
+    pub async fn kept(directory: &std::path::Path) -> Self {
+        Self::over(Store::open(directory, drydock_store::Options::default()).unwrap()).await
     }
 
     /// A cluster over a store.
@@ -63,6 +69,11 @@ impl Cluster {
         self.api.handle(request, self.caller.clone()).await
     }
 
+    /// Sends a request, and goes away before it is answered.
+    pub fn abandon(&self, line: &str, body: impl Into<Vec<u8>>) {
+        assert!(self.send(line, body).now_or_never().is_none(), "{line} was answered at once");
+    }
+
     /// The code and the JSON of an answer; text that is no JSON is a string.
     pub async fn ask(&self, line: &str, body: impl Into<Vec<u8>>) -> (u16, Value) {
         let answer = self.send(line, body).await;
@@ -98,6 +109,16 @@ impl Cluster {
             let actual = format!("{code} {}", short(&value));
             assert_eq!(actual, expected, "{line}\n{body}\nat {place}");
         }
+    }
+
+    /// Sends a request again and again, until it is answered with this code.
+    pub async fn eventually(&self, line: &str, body: &str, code: u16) {
+        let answered = async {
+            while self.ask(line, body).await.0 != code {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, answered).await.expect(line);
     }
 
     /// A watch.

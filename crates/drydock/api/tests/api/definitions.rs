@@ -274,3 +274,14 @@ async fn names_that_become_free_are_given_to_who_waited() {
     definitions.until("MODIFIED CustomResourceDefinition probes.api.example.com").await;
     assert_eq!(cluster.get(&first).await["status"]["conditions"][0]["status"], "True");
 }
+
+#[tokio::test]
+async fn a_definition_is_seen_through_also_when_its_writer_goes_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Cluster::kept(directory.path()).await;
+    let mut watch = cluster.watch(&format!("{CRDS}?watch=1")).await;
+    cluster.abandon(&format!("POST {CRDS}"), definition().to_string());
+    cluster.eventually(&format!("POST {PROBES}"), &probe(json!({"version": "1"})).to_string(), 201).await;
+    cluster.abandon(&format!("DELETE {CRDS}/probes.api.example.com"), "");
+    watch.until(GONE).await;
+}

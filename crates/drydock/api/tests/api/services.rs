@@ -66,3 +66,19 @@ async fn a_service_on_nodes_has_a_port_of_theirs() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn an_address_is_kept_and_given_back_also_when_the_writer_goes_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Cluster::kept(directory.path()).await;
+    let mut watch = cluster.watch(&format!("{SERVICES}?watch=1")).await;
+    let post = format!("POST {SERVICES}");
+    let with = |name: &str| service(name, json!({"clusterIP": "10.96.0.77"}));
+    cluster.abandon(&post, with("one").to_string());
+    watch.until("ADDED Service default/one").await;
+    cluster
+        .check(&post, &with("two").to_string(), r#"422 Invalid: Service "two" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.77"]: failed to allocate IP 10.96.0.77: provided IP is already allocated"#)
+        .await;
+    cluster.abandon(&format!("DELETE {SERVICES}/one"), "");
+    cluster.eventually(&post, &with("two").to_string(), 201).await;
+}
