@@ -173,23 +173,23 @@ impl Controller {
         Ok(())
     }
 
-    /// Deletes a Job; says whether it is gone.
+    /// Deletes a Job, which then runs no more; says whether it is gone.
     async fn delete(&self, cron_job: &CronJob, key: &Key, status: &mut CronJobStatus) -> bool {
         let background = Some(Propagation::Background);
         match self.rest.delete_by_name(Job::resource(), key, background).await {
             Ok(()) => {
-                status.active.retain(|one| *one.name != *key.name);
                 let message = format!("Deleted job {}", key.name);
                 self.recorder.record(cron_job, Severity::Normal, "SuccessfulDelete", message);
-                true
             }
-            Err(error) if error.not_found() => true,
+            Err(error) if error.not_found() => {}
             Err(error) => {
                 let message = format!("Deleted job: {error}");
                 self.recorder.record(cron_job, Severity::Warning, "FailedDelete", message);
-                false
+                return false;
             }
         }
+        status.active.retain(|one| *one.name != *key.name);
+        true
     }
 }
 

@@ -35,7 +35,7 @@ pub type Told = (Severity, &'static str, String);
 pub struct Plan {
     /// What to tell.
     pub events: Vec<Told>,
-    /// Jobs that run and are replaced, by name.
+    /// Jobs that run and are replaced, by name. They are said to run until they are deleted.
     pub replace: Vec<Box<str>>,
     /// The time for which a Job is to be started.
     pub start: Option<Timestamp>,
@@ -138,7 +138,7 @@ fn schedule(view: &View<'_>, plan: &mut Plan) {
         return plan.events.push((Warning, "MissSchedule", message));
     }
     let name = job_name(cron_job, due);
-    let active = &mut plan.status.active;
+    let active = &plan.status.active;
     if active.iter().any(|one| *one.name == *name) || cron_job.status.last_schedule_time == Some(due) {
         return;
     }
@@ -148,7 +148,7 @@ fn schedule(view: &View<'_>, plan: &mut Plan) {
                 "Not starting job because prior execution is running and concurrency policy is Forbid";
             return plan.events.push((Normal, "JobAlreadyActive", message.into()));
         }
-        "Replace" => plan.replace = active.drain(..).map(|one| one.name).collect(),
+        "Replace" => plan.replace = active.iter().map(|one| one.name.clone()).collect(),
         _ => {}
     }
     plan.start = Some(due);

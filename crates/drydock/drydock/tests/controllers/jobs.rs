@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use drydock::Drydock;
+use drydock::{Drydock, Fault, Verb};
 use k8s_openapi::api::batch::v1::{CronJob, Job, JobStatus};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -338,4 +338,41 @@ async fn what_still_runs_at_the_next_time_is_let_be_waited_for_or_replaced() {
         &[("allow", both), ("forbid", one), ("held", other), ("replace", other), ("zone", one)],
     )
     .await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_deleted_is_not_replaced() {
+    let seconds = Arc::new(AtomicI64::new(BEGIN));
+    let now = Arc::clone(&seconds);
+    let clock = move || jiff::Timestamp::from_second(now.load(Ordering::SeqCst)).unwrap();
+    let cluster = Cluster::of(Drydock::builder().clock(clock)).await;
+    let cron_jobs: Api<CronJob> = cluster.in_default();
+    let cron_job = json!({
+        "metadata": { "name": "replace" },
+        "spec": {
+            "schedule": "* * * * *",
+            "concurrencyPolicy": "Replace",
+            "jobTemplate": { "spec": { "template": template("Never") } },
+        },
+    });
+    cron_jobs.create(&PostParams::default(), &object(cron_job)).await.unwrap();
+    // A minute passes, somebody looks at what is due, and one Job is the one that runs.
+    let pass = async |minute: &str| {
+        seconds.fetch_add(60, Ordering::SeqCst);
+        let look = Patch::Merge(json!({ "metadata": { "annotations": { "looked": minute } } }));
+        cron_jobs.patch("replace", &PatchParams::default(), &look).await.unwrap();
+        let name = format!("replace-{minute}");
+        eventually("only this one runs, and is said to", || async {
+            let active = cron_jobs.get("replace").await.ok()?.status?.active?;
+            let said = active.len() == 1 && active[0].name.as_ref() == Some(&name);
+            let runs = started(&cluster).await.remove("replace")?;
+            (said && runs == [minute]).then_some(())
+        })
+        .await;
+    };
+    pass(FIRST).await;
+    let fault = Fault::internal_error().verb(Verb::Delete).resource("batch/jobs");
+    let order = cluster.drydock.faults().order(fault);
+    pass(SECOND).await;
+    assert_eq!(order.count(), 1);
 }
