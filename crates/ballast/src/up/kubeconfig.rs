@@ -42,20 +42,23 @@ pub fn write(drydock: &Drydock, file: &KubeconfigFile) -> Result<Written, Failur
     Ok(Written { path, _directory: directory })
 }
 
-/// A file that holds somebody's other clusters is not ours to write over.
+/// A file that holds somebody's other clusters is not ours to write over, and neither is one that we can't read.
 ///
 /// # Errors
 /// It is such a file.
 pub fn check(file: &KubeconfigFile) -> Result<(), Failure> {
     let KubeconfigFile::At(path) = file else { return Ok(()) };
-    match std::fs::read_to_string(path) {
-        Ok(text) if !is_ours(&text) => Err(Failure::new(format!(
-            "{} is there already, and it is no kubeconfig that `ballast up` wrote",
-            path.display()
-        ))
-        .advise("name another file with --kubeconfig, or move this one away")),
-        _ => Ok(()),
+    // Where nothing can be seen, nothing is written over: whoever writes there says what is wrong.
+    if !path.exists() {
+        return Ok(());
     }
+    let advice = "name another file with --kubeconfig, or move this one away";
+    let bytes = std::fs::read(path).what(format!("can't read {}", path.display())).advise(advice)?;
+    if std::str::from_utf8(&bytes).is_ok_and(is_ours) {
+        return Ok(());
+    }
+    let what = format!("{} is there already, and it is no kubeconfig that `ballast up` wrote", path.display());
+    Err(Failure::new(what).advise(advice))
 }
 
 fn is_ours(text: &str) -> bool {

@@ -160,6 +160,20 @@ fn a_place_that_can_not_be_used_is_named() {
         "name another file with --kubeconfig, or move this one away",
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "not a directory");
+    let bytes = path("bytes");
+    std::fs::write(&bytes, [0x7f, b'E', 0xff]).unwrap();
+    check(
+        &["up", "--memory", "--listen", "127.0.0.1:0", "--kubeconfig", &bytes],
+        &format!("{bytes} is there already, and it is no kubeconfig that `ballast up` wrote"),
+        "name another file with --kubeconfig, or move this one away",
+    );
+    assert_eq!(std::fs::read(&bytes).unwrap(), [0x7f, b'E', 0xff]);
+    let folder = directory.path().to_str().unwrap();
+    check(
+        &["up", "--memory", "--listen", "127.0.0.1:0", "--kubeconfig", folder],
+        &format!("can't read {folder}: Is a directory"),
+        "name another file with --kubeconfig, or move this one away",
+    );
     check(
         &["up", "--memory", "--log-level", "loud"],
         "--log-level \"loud\" is no level",
