@@ -28,6 +28,14 @@ fn the_definition_is_installed_and_explained() {
     assert!(explained.contains("How many nodes there should be."), "{explained}");
     let explained = cluster.kubectl("explain deployment.spec.replicas").ok();
     assert!(explained.contains("Number of desired pods"), "{explained}");
+    // As kubectl explained before there was a third version of OpenAPI.
+    for (field, shown) in [
+        ("memcached.spec.size", ["FIELD:    size <integer>", "How many nodes there should be."]),
+        ("deployment.spec.replicas", ["FIELD:    replicas <integer>", "Number of desired pods"]),
+    ] {
+        let explained = cluster.kubectl(&format!("explain {field} --output=plaintext-openapiv2")).ok();
+        assert!(shown.iter().all(|part| explained.contains(part)), "{explained}");
+    }
 }
 
 #[test]
