@@ -261,10 +261,12 @@ impl Node {
         let (recorder, events) =
             Recorder::new(options.client.clone(), options.name.clone(), Arc::clone(&options.clock));
         let (seen, services) = follow_services(options.client.clone());
+        let storage = storage::directory::Root::below(&directory);
+        storage.holders.adopt(storage.path(), &adopted);
         let shared = Shared {
             machine: Machine::look(&directory),
             logs: directory.join("logs"),
-            storage: storage::directory::Root::below(&directory),
+            storage,
             name: options.name,
             client: options.client,
             host: options.host,

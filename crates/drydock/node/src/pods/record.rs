@@ -42,8 +42,9 @@ pub(crate) fn shown_id(uid: &str, id: &str) -> String {
     format!("drydock://{uid}/{id}")
 }
 
-/// Removes the files of a pod: volumes, and with `logs` its logs.
+/// Removes the files of a pod of which nothing runs: volumes, and with `logs` its logs. Claims are others' to have.
 pub(crate) async fn remove_files(shared: &Shared, uid: &str, logs: Option<&Path>) {
+    shared.storage.holders.remove(uid);
     let (places, directory) = (shared.volume_places(uid), shared.pod_directory(uid));
     let logs = logs.map(Path::to_owned);
     let removed = tokio::task::spawn_blocking(move || {

@@ -9,14 +9,18 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::decide::is_plain;
+use super::holders::Holders;
 use crate::volumes::atomic;
 
 /// What is on its way out begins with this, which no volume's name does.
 const GOING: &str = ".going-";
 
-/// All volumes' directory.
+/// All volumes' directory, and who has them.
 #[derive(Clone, Debug)]
-pub(crate) struct Root(PathBuf);
+pub(crate) struct Root {
+    path: PathBuf,
+    pub holders: Holders,
+}
 
 /// Where a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,17 +34,17 @@ pub(crate) struct Place {
 impl Root {
     /// The one in a directory.
     pub fn below(directory: &Path) -> Self {
-        Self(directory.join("volumes"))
+        Self { path: directory.join("volumes"), holders: Holders::default() }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Makes it, for its owner alone, and ends what an earlier run began to remove.
     pub fn prepare(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
-        for entry in fs::read_dir(&self.0)? {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             if entry.file_name().to_str().is_some_and(|name| name.starts_with(GOING)) {
                 atomic::remove(&entry.path())?;
@@ -52,12 +56,12 @@ impl Root {
     /// Where a volume is; none when its name is none that was given here.
     pub fn place(&self, name: &str) -> Option<Place> {
         let plain = name.strip_prefix("pvc-").is_some_and(is_plain);
-        plain.then(|| Place { data: self.0.join(name), aside: self.0.join(format!(".{name}")) })
+        plain.then(|| Place { data: self.path.join(name), aside: self.path.join(format!(".{name}")) })
     }
 
     /// The volumes that have something beside them.
     pub fn with_aside(&self) -> Vec<Place> {
-        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let names =
             entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_prefix('.')?.to_owned()));
         names.filter_map(|name| self.place(&name)).collect()
@@ -67,7 +71,7 @@ impl Root {
     pub fn remove(&self, place: &Place) -> io::Result<()> {
         for path in [&place.data, &place.aside] {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let going = self.0.join(format!("{GOING}{name}"));
+            let going = self.path.join(format!("{GOING}{name}"));
             atomic::remove(&going)?;
             match fs::rename(path, &going) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -22,6 +22,7 @@
 pub(crate) mod decide;
 pub(crate) mod directory;
 pub(crate) mod hard;
+mod holders;
 mod manifests;
 
 use std::collections::BTreeMap;
@@ -259,7 +260,7 @@ impl Shared {
     async fn remove_volume(self: &Arc<Self>, volume: &PersistentVolume) -> bool {
         let name = volume.metadata.name.clone().unwrap_or_default();
         let Some(place) = self.storage.place(&name) else { return true };
-        if self.is_used(volume) {
+        if self.storage.holders.has(&name) {
             return false;
         }
         let root = self.storage.clone();
@@ -279,17 +280,6 @@ impl Shared {
         };
         self.recorder.about(about, PROVISIONER, Kind::Warning, "VolumeFailedDelete", failure);
         false
-    }
-
-    /// Whether a pod that is or was here still has a volume.
-    fn is_used(&self, volume: &PersistentVolume) -> bool {
-        let Some(of) = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()) else { return false };
-        self.pods.lock().values().any(|handle| {
-            let sight = handle.pod.borrow();
-            let claims = crate::volumes::claims::names(&sight.pod);
-            sight.pod.metadata.namespace == of.namespace
-                && claims.into_iter().any(|(_, claim, _)| Some(claim) == of.name)
-        })
     }
 
     /// Takes a volume out of the API, whose directory is gone.

@@ -23,6 +23,9 @@ const OPENED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 /// What a group may do with files and directories that a pod's group of files has.
 const FILES: u32 = 0o660;
 const DIRECTORIES: u32 = 0o2770;
+/// The mode of a volume that one pod has at a time, and what a kubelet tells others.
+const ALONE: &str = "ReadWriteOncePod";
+const TAKEN: &str = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
 
 /// Claims that are there, by the volume's name in the pod.
 pub(crate) type Claimed = BTreeMap<String, Opened>;
@@ -128,14 +131,16 @@ fn usable(pod: &Pod, claim: &PersistentVolumeClaim, name: &str) -> Result<String
     volume.ok_or_else(|| "PVC has empty pvc.Spec.VolumeName".to_owned())
 }
 
-/// Opens what was found: the directory, and whose files are in it. Blocks.
+/// Opens what was found: the directory, and whose files are in it. The pod has it from here on. Blocks.
 pub(crate) fn open(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Result<Claimed, VolumeError> {
     let mut claimed = Claimed::new();
     for Found { volume, object, read_only } in found {
-        let failed = |why: String| {
-            let volume = object.metadata.name.clone().unwrap_or_default();
-            VolumeError { volume, why }
-        };
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let failed = |why: String| VolumeError { volume: name.to_owned(), why };
+        let modes = object.spec.as_ref().and_then(|spec| spec.access_modes.as_deref()).unwrap_or_default();
+        if !root.holders.add(name, pod.metadata.uid.as_deref().unwrap_or_default(), modes == [ALONE]) {
+            return Err(failed(TAKEN.to_owned()));
+        }
         let path = place(object, root).map_err(failed)?;
         let local = object.spec.as_ref().is_some_and(|spec| spec.local.is_some());
         // What was running already keeps what it has.

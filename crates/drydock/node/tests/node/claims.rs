@@ -22,6 +22,8 @@ crate::tests![
     a_claim_that_can_not_be_served_says_why,
     a_claim_that_a_pod_has_for_itself_goes_with_it,
     a_stateful_set_keeps_what_each_of_its_pods_wrote,
+    a_released_volume_goes_while_a_new_claim_has_its_name,
+    a_volume_for_one_pod_is_had_by_one_at_a_time,
 ];
 
 fn claims(cluster: &Cluster) -> Api<PersistentVolumeClaim> {
@@ -402,4 +404,61 @@ async fn a_stateful_set_keeps_what_each_of_its_pods_wrote(cluster: Arc<Cluster>)
     cluster
         .until("its claims and directories are gone", || async { left(&cluster).is_empty().then_some(()) })
         .await;
+}
+
+/// A pod that ends only when it is killed, with a claim at `/data`.
+fn stubborn(claim: &str) -> Value {
+    let mut spec = script("trap '' TERM; echo $HOSTNAME >> /data/names; while true; do sleep 0.05; done");
+    spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    spec
+}
+
+/// Whether something of a pod runs on the machine.
+fn is_here(cluster: &Cluster, pod: &Pod) -> bool {
+    cluster.host.adopt().unwrap().iter().any(|here| Some(here.id()) == pod.metadata.uid.as_deref())
+}
+
+async fn a_released_volume_goes_while_a_new_claim_has_its_name(cluster: Arc<Cluster>) {
+    let volume_of = async |pod: &str| {
+        let pod = cluster.until_ready(pod).await;
+        (pod, until_phase(&cluster, "data", "Bound").await.spec.unwrap().volume_name.unwrap())
+    };
+    claim(&cluster, "data", "1Mi", json!({})).await;
+    cluster.create::<Pod>(json!({"metadata": {"name": "db-0"}, "spec": stubborn("data")})).await;
+    let (old, volume) = volume_of("db-0").await;
+    claims(&cluster).delete("data", &DeleteParams::default()).await.unwrap();
+    cluster.delete("db-0", Some(0)).await;
+    cluster
+        .until("the claim is gone", || async {
+            claims(&cluster).get_opt("data").await.unwrap().is_none().then_some(())
+        })
+        .await;
+    claim(&cluster, "data", "1Mi", json!({})).await;
+    cluster.create::<Pod>(json!({"metadata": {"name": "db-0"}, "spec": stubborn("data")})).await;
+    cluster
+        .until("the old volume is gone", || async {
+            (!cluster.directory.join("volumes").join(&volume).exists()).then_some(())
+        })
+        .await;
+    assert!(!is_here(&cluster, &old), "the volume of a pod that runs is gone");
+    let (_, other) = volume_of("db-0").await;
+    assert_eq!(left(&cluster), [other]);
+    clear(&cluster).await;
+}
+
+async fn a_volume_for_one_pod_is_had_by_one_at_a_time(cluster: Arc<Cluster>) {
+    claim(&cluster, "data", "1Mi", json!({"accessModes": ["ReadWriteOncePod"]})).await;
+    cluster.create::<Pod>(json!({"metadata": {"name": "holder"}, "spec": stubborn("data")})).await;
+    let holder = cluster.until_ready("holder").await;
+    // The scheduler is not asked.
+    cluster.pod("next", stubborn("data")).await;
+    let taken = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+    let said = cluster.until_event("next", "FailedMount", taken).await;
+    assert!(said.starts_with("MountVolume.SetUp failed for volume \"pvc-"), "{said}");
+    cluster.delete("holder", Some(0)).await;
+    cluster.until_gone("holder").await;
+    cluster.until_ready("next").await;
+    assert!(!is_here(&cluster, &holder), "two pods have it");
+    clear(&cluster).await;
 }
