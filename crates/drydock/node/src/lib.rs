@@ -362,8 +362,9 @@ impl Ender {
         if tokio::time::timeout(limit + WRITTEN, self.shared.workers.wait()).await.is_err() {
             tracing::warn!("not all containers ended when they were asked to");
         }
-        let root = self.shared.storage.clone();
-        if !keep || !storage::is_in_memory(&root) {
+        let lost = |error| SaveError(io::Error::other(error));
+        let (root, closing) = (self.shared.storage.clone(), self.shared.storage.clone());
+        if !keep || !tokio::task::spawn_blocking(move || storage::close(&closing)).await.map_err(lost)? {
             return Ok(());
         }
         // Nobody writes while it is saved.
@@ -372,7 +373,7 @@ impl Ender {
         }
         match tokio::task::spawn_blocking(move || storage::save(&root)).await {
             Ok(saved) => saved.map_err(SaveError),
-            Err(error) => Err(SaveError(io::Error::other(error))),
+            Err(error) => Err(lost(error)),
         }
     }
 }

@@ -3,10 +3,15 @@
 //! A volume's directory is named after the volume, whose name was checked; what pods write into it is never followed
 //! out of it. What goes is renamed first, so that half a volume is never taken for one.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use super::decide::is_plain;
 use super::holders::Holders;
@@ -15,12 +20,17 @@ use crate::volumes::atomic;
 /// What is on its way out begins with this, which no volume's name does.
 const GOING: &str = ".going-";
 
-/// All volumes' directory, and who has them.
+/// All volumes' directory, and what keeps those apart who use it at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     path: PathBuf,
     pub holders: Holders,
+    turns: Arc<Mutex<BTreeMap<PathBuf, Turn>>>,
+    closed: Arc<AtomicBool>,
 }
+
+/// Held by whoever does something to a volume.
+type Turn = Arc<Mutex<()>>;
 
 /// Where a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +44,32 @@ pub(crate) struct Place {
 impl Root {
     /// The one in a directory.
     pub fn below(directory: &Path) -> Self {
-        Self { path: directory.join("volumes"), holders: Holders::default() }
+        Self {
+            path: directory.join("volumes"),
+            holders: Holders::default(),
+            turns: Arc::default(),
+            closed: Arc::default(),
+        }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Does something to a volume while nobody else does. Blocks.
+    pub fn alone<T>(&self, place: &Place, work: impl FnOnce() -> T) -> T {
+        let turn = Arc::clone(self.turns.lock().entry(place.data.clone()).or_default());
+        let _held = turn.lock();
+        work()
+    }
+
+    /// From here on nothing is brought into memory any more. Who has begun to has the volume's turn.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Makes it, for its owner alone, and ends what an earlier run began to remove.
@@ -81,6 +112,7 @@ impl Root {
                 }
             }
         }
+        self.turns.lock().remove(&place.data);
         Ok(())
     }
 }

@@ -6,14 +6,19 @@
 //! holds is written to disk, and read back by the next mount.
 //!
 //! ```text
-//! .pvc-UID/saved/       what it holds, as long as it is not mounted
-//! .pvc-UID/loaded/      what it held when it was last mounted: what is in memory is newer
+//! .pvc-UID/saved/       all of it, as long as it is on disk
+//! .pvc-UID/loaded/      what it held when it was last brought into memory: what is there is newer
 //! .pvc-UID/saving/      half of the next `saved`
 //! ```
 //!
-//! **What always holds.** Either it is mounted, or `saved` is all of it. Where neither is so, memory was lost with the
-//! machine or with whoever held the namespace: the volume is not mounted again, empty or old, as if nothing had been;
-//! its pods are told.
+//! **What always holds.** Where `saved` is, that is the volume, and no pod has it: whatever is mounted as well is half of
+//! it, of a load that was cut short, or the same once more, of a save that was. Where `saved` is not, what is mounted is
+//! the volume. So it goes from one to the other in a single rename of `saved`: away after the last file was read, there
+//! after the last was written, and on disk before a pod has it. Whoever is killed anywhere else has changed nothing, and
+//! the next begins anew. One at a time does this to a volume, and nobody once the node has begun to save.
+//!
+//! Where there is neither, memory was lost with the machine or with whoever held the namespace: the volume is not mounted
+//! again, empty or old, as if nothing had been; its pods are told.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -24,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::directory::{self, Place};
+use super::directory::{self, Place, Root};
 use crate::volumes::{atomic, is_mounted};
 
 /// What whoever claims one is told.
@@ -61,41 +66,76 @@ pub(crate) fn make(place: &Place) -> io::Result<()> {
     sync_parent(&place.aside)
 }
 
+/// Where a volume is.
+enum Where {
+    Disk,
+    Memory,
+    /// It was in memory.
+    Gone,
+}
+
+fn find(place: &Place) -> Where {
+    if saved(place).is_dir() {
+        Where::Disk
+    } else if is_mounted(&place.data) {
+        Where::Memory
+    } else {
+        Where::Gone
+    }
+}
+
 /// Mounts one that is not, with what it holds.
-pub(crate) fn mount(place: &Place, bytes: u64) -> Result<(), String> {
-    if is_mounted(&place.data) {
-        return Ok(());
-    }
+pub(crate) fn mount(root: &Root, place: &Place, bytes: u64) -> Result<(), String> {
+    root.alone(place, || {
+        let there = match find(place) {
+            // What came into memory now would be lost.
+            _ if root.is_closed() => return Err("the node is stopping".to_owned()),
+            Where::Memory => Ok(()),
+            Where::Disk => load(place, bytes),
+            Where::Gone => {
+                return Err(format!(
+                    "what it held was in the node's memory, and is gone with whoever kept it; what was last saved is in \
+                     {:?}; delete the claim to begin anew",
+                    loaded(place)
+                ));
+            }
+        };
+        // Whoever moved `saved` away may have been killed before that was on disk.
+        there.and_then(|()| sync_parent(&loaded(place))).map_err(|error| error.to_string())
+    })
+}
+
+/// Reads from disk what one holds.
+fn load(place: &Place, bytes: u64) -> io::Result<()> {
+    unmount(place)?;
+    rustix::mount::mount("tmpfs", &place.data, "tmpfs", FLAGS, Some(options(bytes).as_c_str()))?;
     let (saved, loaded) = (saved(place), loaded(place));
-    if !saved.is_dir() {
-        return Err(format!(
-            "what it held was in the node's memory, and is gone with whoever kept it; what was last saved is in \
-             {loaded:?}; delete the claim to begin anew"
-        ));
-    }
-    let words = |error: io::Error| error.to_string();
-    rustix::mount::mount("tmpfs", &place.data, "tmpfs", FLAGS, Some(options(bytes).as_c_str()))
-        .map_err(|error| words(error.into()))?;
     let filled = copy(&saved, &place.data, &mut HashMap::new()).and_then(|()| {
         same(&saved, &place.data)?;
         atomic::remove(&loaded)?;
         // From here on what is in memory is it.
-        fs::rename(&saved, &loaded)?;
-        sync_parent(&loaded)
+        fs::rename(&saved, &loaded)
     });
-    if let Err(error) = filled {
-        let _busy = rustix::mount::unmount(&place.data, UnmountFlags::DETACH);
-        return Err(words(error));
+    if filled.is_err() {
+        unmount(place)?;
     }
-    Ok(())
+    filled
 }
 
 /// Makes one larger, mounted or not.
-pub(crate) fn grow(place: &Place, bytes: u64) -> io::Result<()> {
-    if !is_mounted(&place.data) {
-        return Ok(());
+pub(crate) fn grow(root: &Root, place: &Place, bytes: u64) -> io::Result<()> {
+    root.alone(place, || match is_mounted(&place.data) {
+        true => Ok(rustix::mount::mount_remount(&place.data, FLAGS, format!("size={bytes}"))?),
+        false => Ok(()),
+    })
+}
+
+/// Takes away what is mounted, for good.
+pub(crate) fn unmount(place: &Place) -> io::Result<()> {
+    match is_mounted(&place.data) {
+        true => Ok(rustix::mount::unmount(&place.data, UnmountFlags::DETACH)?),
+        false => Ok(()),
     }
-    Ok(rustix::mount::mount_remount(&place.data, FLAGS, format!("size={bytes}"))?)
 }
 
 fn options(bytes: u64) -> CString {
@@ -103,20 +143,29 @@ fn options(bytes: u64) -> CString {
 }
 
 /// Writes to disk what one holds, and unmounts it. Nobody must use it any more.
-pub(crate) fn save(place: &Place) -> io::Result<()> {
-    if !is_mounted(&place.data) {
-        return Ok(());
-    }
+pub(crate) fn save(root: &Root, place: &Place) -> io::Result<()> {
+    root.alone(place, || {
+        match find(place) {
+            Where::Memory => write(place)?,
+            // That was done before.
+            Where::Disk => {}
+            Where::Gone => return Ok(()),
+        }
+        unmount(place)?;
+        atomic::remove(&loaded(place))
+    })
+}
+
+fn write(place: &Place) -> io::Result<()> {
     let half = place.aside.join("saving");
     atomic::remove(&half)?;
     DirBuilder::new().mode(0o700).create(&half)?;
     copy(&place.data, &half, &mut HashMap::new())?;
     same(&place.data, &half)?;
     rustix::fs::syncfs(File::open(&half)?)?;
+    // From here on what is on disk is it.
     fs::rename(&half, saved(place))?;
-    sync_parent(&half)?;
-    rustix::mount::unmount(&place.data, UnmountFlags::empty())?;
-    atomic::remove(&loaded(place))
+    sync_parent(&half)
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {
@@ -191,6 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn nothing_comes_into_memory_once_the_node_has_begun_to_save() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = Root::below(machine.path());
+        root.prepare().unwrap();
+        let place = root.place("pvc-1").unwrap();
+        make(&place).unwrap();
+        assert!(!crate::storage::close(&root));
+        assert_eq!(mount(&root, &place, 1 << 20).unwrap_err(), "the node is stopping");
+        assert!(saved(&place).is_dir() && !is_mounted(&place.data));
+    }
+
+    #[test]
     fn what_was_in_memory_and_is_gone_is_not_mounted_as_if_nothing_had_been() {
         let machine = tempfile::tempdir().unwrap();
         let root = Root::below(machine.path());
@@ -200,7 +261,7 @@ mod tests {
         make(&place).unwrap();
         assert!(is_hard(&place) && saved(&place).is_dir());
         fs::rename(saved(&place), loaded(&place)).unwrap();
-        let why = mount(&place, 1 << 20).unwrap_err();
+        let why = mount(&root, &place, 1 << 20).unwrap_err();
         assert!(why.starts_with("what it held was in the node's memory, and is gone"), "{why}");
         assert!(root.with_aside().contains(&place));
         root.remove(&place).unwrap();

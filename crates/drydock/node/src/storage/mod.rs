@@ -236,7 +236,8 @@ impl Shared {
             if bytes > most {
                 return Err(decide::too_large(bytes, most));
             }
-            let grown = tokio::task::spawn_blocking(move || hard::grow(&place, bytes)).await;
+            let root = self.storage.clone();
+            let grown = tokio::task::spawn_blocking(move || hard::grow(&root, &place, bytes)).await;
             grown.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         } else {
             decide::on_disk(bytes, size_of_disk(&self.storage)?)?;
@@ -314,9 +315,10 @@ impl Shared {
     }
 }
 
-/// Whether a volume is in memory.
-pub(crate) fn is_in_memory(root: &Root) -> bool {
-    root.with_aside().iter().any(|place| is_mounted(&place.data))
+/// Has no volume brought into memory any more. Whether one is there. Blocks.
+pub(crate) fn close(root: &Root) -> bool {
+    root.close();
+    root.with_aside().iter().any(|place| root.alone(place, || is_mounted(&place.data)))
 }
 
 /// The size of the file system that volumes are on.
@@ -330,25 +332,20 @@ fn size_of_disk(volumes: &Root) -> Result<u64, String> {
 /// # Errors
 /// What was not written is in memory still.
 pub(crate) fn save(root: &Root) -> std::io::Result<()> {
-    root.with_aside().iter().try_for_each(hard::save)
+    root.with_aside().iter().try_for_each(|place| hard::save(root, place))
 }
 
 /// Unmounts what is in memory, for good. Blocks.
 pub(crate) fn drop_memory(root: &Root) -> std::io::Result<()> {
-    for place in root.with_aside() {
-        if is_mounted(&place.data) {
-            rustix::mount::unmount(&place.data, rustix::mount::UnmountFlags::DETACH)?;
-        }
-    }
-    Ok(())
+    root.with_aside().iter().try_for_each(hard::unmount)
 }
 
 /// Removes what a volume held. Blocks.
 fn discard(root: &Root, place: &Place) -> std::io::Result<()> {
-    if is_mounted(&place.data) {
-        rustix::mount::unmount(&place.data, rustix::mount::UnmountFlags::DETACH)?;
-    }
-    root.remove(place)
+    root.alone(place, || {
+        hard::unmount(place)?;
+        root.remove(place)
+    })
 }
 
 /// A volume of this node, as the API shows it.

@@ -159,7 +159,7 @@ fn place(volume: &PersistentVolume, root: &Root) -> Result<PathBuf, String> {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let place = root.place(name).ok_or_else(|| format!("{name:?} is no volume of this node"))?;
         if hard::is_hard(&place) {
-            hard::mount(&place, capacity(volume).and_then(quantity::units).unwrap_or(0))?;
+            hard::mount(root, &place, capacity(volume).and_then(quantity::units).unwrap_or(0))?;
         }
         return match place.data.is_dir() {
             true => Ok(place.data),

@@ -72,7 +72,7 @@ async fn until_phase(cluster: &Cluster, name: &str, phase: &str) -> PersistentVo
 }
 
 /// Removes pods and claims, and waits until the node has none of their directories.
-async fn clear(cluster: &Cluster) {
+pub(crate) async fn clear(cluster: &Cluster) {
     for pod in cluster.pods().list(&ListParams::default()).await.unwrap().items {
         let _gone = cluster
             .pods()

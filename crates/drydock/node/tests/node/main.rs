@@ -12,6 +12,7 @@ mod cluster;
 mod configuration;
 mod crash;
 mod life;
+mod memory;
 mod probes;
 mod remote;
 mod trouble;
@@ -154,9 +155,16 @@ async fn run(filter: &str, host: &Host, directory: PathBuf) -> ExitCode {
     let filter_env = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(filter_env).init();
     let cluster = Arc::new(Cluster::start(host.clone(), store(), directory).await);
-    let tests =
-        [life::all(), configuration::all(), claims::all(), probes::all(), remote::all(), trouble::all()]
-            .concat();
+    let tests = [
+        life::all(),
+        configuration::all(),
+        claims::all(),
+        memory::all(),
+        probes::all(),
+        remote::all(),
+        trouble::all(),
+    ]
+    .concat();
     let mut failed = 0;
     for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter)) {
         let began = Instant::now();
