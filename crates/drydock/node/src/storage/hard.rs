@@ -19,14 +19,20 @@
 //!
 //! Where there is neither, memory was lost with the machine or with whoever held the namespace: the volume is not mounted
 //! again, empty or old, as if nothing had been; its pods are told.
+//!
+//! **What is kept.** Directories, files with their holes, links of both kinds, owners, permissions, and times but those of
+//! symbolic links. Sockets and pipes are nothing without the programs that made them, and devices can't be opened there.
+//! Extended attributes are not kept, nor what is one: access control lists, and capabilities of files.
 
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, FileTimes};
-use std::io;
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::directory::{self, Place, Root};
@@ -172,8 +178,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
-/// Copies what is in a directory into another: files, links of both kinds, owners, permissions and times. Sockets and
-/// pipes are nothing without the programs that made them.
+/// Copies what is in a directory into another, as far as the module says.
 fn copy(from: &Path, to: &Path, known: &mut HashMap<u64, PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -192,7 +197,7 @@ fn copy(from: &Path, to: &Path, known: &mut HashMap<u64, PathBuf>) -> io::Result
             fs::create_dir(&target)?;
             copy(&source, &target, known)?;
         } else if kind.is_file() {
-            fs::copy(&source, &target)?;
+            copy_file(&source, &target)?;
             if found.nlink() > 1 {
                 known.insert(found.ino(), target.clone());
             }
@@ -202,6 +207,23 @@ fn copy(from: &Path, to: &Path, known: &mut HashMap<u64, PathBuf>) -> io::Result
         same(&source, &target)?;
     }
     Ok(())
+}
+
+/// Copies what a file holds. Its holes stay holes: they take no room, and the room that they would take may not be there.
+fn copy_file(source: &Path, target: &Path) -> io::Result<()> {
+    let (mut from, mut to) = (File::open(source)?, File::create_new(target)?);
+    to.set_len(from.metadata()?.len())?;
+    let mut end = 0;
+    loop {
+        let begin = match rustix::fs::seek(&from, SeekFrom::Data(end)) {
+            Err(Errno::NXIO) => return Ok(()),
+            begin => begin?,
+        };
+        end = rustix::fs::seek(&from, SeekFrom::Hole(begin))?;
+        from.seek(io::SeekFrom::Start(begin))?;
+        to.seek(io::SeekFrom::Start(begin))?;
+        io::copy(&mut from.by_ref().take(end - begin), &mut to)?;
+    }
 }
 
 /// Gives something the owner, permissions and times of another.
@@ -216,6 +238,8 @@ fn same(source: &Path, target: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
     use crate::storage::directory::Root;
 
@@ -230,6 +254,9 @@ mod tests {
         fs::set_permissions(from.join("sub/file"), fs::Permissions::from_mode(0o400)).unwrap();
         symlink("/nowhere", from.join("link")).unwrap();
         fs::set_permissions(from.join("sub"), fs::Permissions::from_mode(0o2750)).unwrap();
+        let sparse = File::create(from.join("sparse")).unwrap();
+        sparse.write_all_at(b"middle", 3 << 20).unwrap();
+        sparse.set_len(5 << 20).unwrap();
         copy(&from, &to, &mut HashMap::new()).unwrap();
         let (one, other) =
             (fs::metadata(to.join("sub/file")).unwrap(), fs::metadata(to.join("other")).unwrap());
@@ -237,6 +264,9 @@ mod tests {
         assert_eq!(one.mtime_nsec(), fs::metadata(from.join("other")).unwrap().mtime_nsec());
         assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("/nowhere"));
         assert_eq!(fs::metadata(to.join("sub")).unwrap().mode() & 0o7777, 0o2750);
+        assert!(fs::read(from.join("sparse")).unwrap() == fs::read(to.join("sparse")).unwrap());
+        let room = |path: &Path| fs::metadata(path.join("sparse")).unwrap().blocks();
+        assert!(room(&to) <= room(&from), "{} of {}", room(&to), room(&from));
     }
 
     #[test]
