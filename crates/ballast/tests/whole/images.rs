@@ -93,10 +93,11 @@ fn what_is_no_image_is_refused_in_one_line() {
 
 /// Databases of Debian's other suites, started with a command of one's own: image, what its id says, what is run, what
 /// its client is asked and answers.
-const DATABASES: [(&str, &str, &str, &str, &str); 3] = [
+const DATABASES: [(&str, &str, &str, &str, &str); 4] = [
     ("postgres:15", "postgres:15.", POSTGRES, VERSION, "15."),
     ("postgres:18", "postgres:18.", POSTGRES, VERSION, "18."),
     ("quay.io/coreos/etcd:v3.4.23", "etcd:3.4.23-bookworm@", ETCD, GET, "3.4.23 here\n"),
+    ("quay.io/coreos/etcd:sid", "-sid@", ETCD, GET, "3.5."),
 ];
 const POSTGRES: &str = "initdb -A trust -D /tmp/data && exec postgres -D /tmp/data -k /tmp";
 const VERSION: &str = "psql -At -h /tmp -U postgres -c 'SHOW server_version'";
