@@ -1,11 +1,11 @@
 //! `kubectl rollout` of what runs, there and back, `kubectl cp`, `cordon` and `drain`; as root, and as a plain user.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::machine::own_network;
 use crate::support::user::User;
-use crate::support::{Cluster, eventually, table};
+use crate::support::{Cluster, eventually, said, table};
 
 const IMAGES: [&str; 1] = ["busybox"];
 
@@ -90,10 +90,13 @@ fn copied(cluster: &Cluster) {
     fs::write(tree.join("odd name"), "it's\n").unwrap();
     let copy = |from: &str, to: &str| cluster.kubectl_with(&["cp", from, to], "").ok();
     copy(tree.to_str().unwrap(), "db-0:/tmp/tree");
-    let said = cluster.kubectl_with(&["exec", "db-0", "--", "cat", "/tmp/tree/odd name"], "").ok();
-    assert_eq!(said, "it's\n");
+    let odd = cluster.kubectl_with(&["exec", "db-0", "--", "cat", "/tmp/tree/odd name"], "").ok();
+    assert_eq!(odd, "it's\n");
     copy("db-0:/tmp/tree/below/bytes", here.join("back").to_str().unwrap());
     assert!(fs::read(here.join("back")).unwrap() == bytes, "the same bytes");
+    let again = here.join("again");
+    copy("db-0:/tmp/tree", again.to_str().unwrap());
+    said(Command::new("diff").arg("-r").args([tree, again]), "").ok();
 }
 
 /// A node that takes no more pods.
