@@ -63,8 +63,10 @@ prove: setup-test ## Crash the operators after every single write, in every life
 	BALLAST_PROVE=all $(CARGO) test -p ballast --locked --test whole -- --nocapture mysql_crashes::
 
 .PHONY: soak
-soak: setup-test ## Kill the API server and the node at random, under writers and during updates, a hundred times each (minutes).
+soak: setup-test ## Kill the API server and the node at random, under writers and during updates, a hundred times each; put a release's agent into pods (minutes).
 	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test whole -- --nocapture --test-threads=1 durable:: soak::
+	$(STATIC) -p ballast
+	BALLAST_PROGRAM=$(CURDIR)/$(BALLAST) $(CARGO) test -p ballast --locked --test whole -- --nocapture agent_servers::
 
 .PHONY: bench
 bench: setup ## Print the benchmark tables (beside a real API server with REAL=1).

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::support::{Cluster, ballast, root, said};
+use crate::support::{Cluster, ballast, program, root, said};
 
 /// Refused in one line that begins and ends so.
 #[track_caller]
@@ -246,7 +246,8 @@ fn what_is_printed_for_kubectl_is_yaml() {
 
 #[test]
 fn whoever_stops_reading_has_read_enough() {
-    let binary = env!("CARGO_BIN_EXE_ballast");
+    let binary = program();
+    let binary = binary.display();
     let script = format!("set -o pipefail; {binary} manifests | true && {binary} --help | true");
     let said = said(std::process::Command::new("bash").args(["-c", &script]).current_dir(root()), "");
     assert_eq!((said.code(), said.stderr.as_str()), (0, ""), "{said}");

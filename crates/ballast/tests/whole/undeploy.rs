@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{Cluster, Said, eventually, kubectl_program, root, said};
+use crate::support::{Cluster, Said, eventually, kubectl_program, program, root, said};
 
 const DATABASE: &str = "
 apiVersion: operators.example.com/v1alpha1
@@ -18,10 +18,10 @@ metadata: {name: before-the-sale}
 spec: {instance: shop}
 ";
 
-/// A target of the Makefile, with the program of this build.
+/// A target of the Makefile, with the program that is tested.
 fn make(target: &str, cluster: &Cluster) -> Said {
     let mut make = Command::new("make");
-    make.args(["--silent", target, "STATIC=true", concat!("BALLAST=", env!("CARGO_BIN_EXE_ballast"))])
+    make.args(["--silent", target, "STATIC=true", &format!("BALLAST={}", program().display())])
         .env("KUBECONFIG", &cluster.kubeconfig)
         .env("KUBECTL", kubectl_program())
         .env("KUBECACHEDIR", cluster.directory.path().join("cache"))

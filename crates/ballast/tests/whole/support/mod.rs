@@ -74,9 +74,14 @@ pub fn said(command: &mut Command, input: &str) -> Said {
     }
 }
 
+/// What is tested: this build's program, or another that `BALLAST_PROGRAM` leads to.
+pub fn program() -> PathBuf {
+    std::env::var_os("BALLAST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_ballast").into()).into()
+}
+
 /// `ballast` with an environment that says nothing of any cluster.
 pub fn ballast() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ballast"));
+    let mut command = Command::new(program());
     for variable in
         ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "WATCH_NAMESPACE", "RUST_LOG", "XDG_RUNTIME_DIR"]
     {

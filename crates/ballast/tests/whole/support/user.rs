@@ -11,7 +11,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{Cluster, Process, ballast, said, table};
+use super::{Cluster, Process, ballast, program, said, table};
 
 /// A user that no machine has.
 pub const PLAIN: u32 = 54_321;
@@ -58,7 +58,7 @@ impl User {
         let mut command = Command::new(if self == Self::is_me() {
             usual.get_program().into()
         } else {
-            anyone::program(env!("CARGO_BIN_EXE_ballast").into())
+            anyone::program(program())
         });
         for (name, value) in usual.get_envs() {
             match value {
