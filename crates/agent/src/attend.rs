@@ -8,14 +8,14 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::backup::Login;
+use crate::backup::{Login, complaint};
 use crate::flavour::{Flavour, SOCKET};
 use crate::passwords::{Newer, Passwords};
 use crate::status::{Heard, Status};
@@ -206,24 +206,30 @@ fn is_upgraded(data: &Path, version: &Version) -> bool {
     })
 }
 
-/// What a program has to say, in one line.
+/// What a program has to say, in one line: MariaDB's complain on either side.
 fn output(program: &'static str, arguments: &[OsString]) -> Result<String, String> {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{program} can't be started in this image: {error}"))?;
-    let mut said = String::new();
-    let _cut_off = child.stderr.take().map(|mut complaints| complaints.read_to_string(&mut said));
+    let start = || -> io::Result<_> {
+        let (said, says) = io::pipe()?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(says.try_clone()?).stderr(says);
+        Ok((command.spawn()?, said))
+    };
+    let (mut child, said) =
+        start().map_err(|error| format!("{program} can't be started in this image: {error}"))?;
+    let said = complaint(said);
     let _reaped = child.wait();
-    Ok(said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; "))
+    Ok(said)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_tool_says_is_heard_on_either_side() {
+        let words = ["-c", "echo 'FATAL ERROR: no room'; echo; echo why >&2; exit 1"].map(OsString::from);
+        assert_eq!(output("sh", &words).unwrap(), "FATAL ERROR: no room; why");
+    }
 
     #[test]
     fn what_the_tool_left_says_whether_it_came_to_its_end() {

@@ -483,7 +483,7 @@ pub(super) fn how(status: ExitStatus) -> Ended {
 }
 
 /// What a program complains of, in one line, from its end if it is long.
-pub(super) fn complaint(mut from: impl Read) -> String {
+pub(crate) fn complaint(mut from: impl Read) -> String {
     let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         kept.extend_from_slice(&buffer[..length]);

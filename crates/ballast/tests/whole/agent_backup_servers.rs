@@ -13,7 +13,7 @@ use serde_json::Value;
 /// As `ballast manifests` names it.
 const BALLAST: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
 
-pub const SECRET: &str = r#"
+const SECRET: &str = r#"
 apiVersion: v1
 kind: Secret
 metadata: {name: credentials}
@@ -22,7 +22,7 @@ stringData: {root: "it's \\ the \"root\"\n of #all", user: "o'x %s"}
 
 /// What is hard to dump, to read and to put back. Both understand it.
 const DATA: &str = include_str!("agent_backup_servers.sql");
-pub const DATABASE: &str = "wei`rd ü";
+const DATABASE: &str = "wei`rd ü";
 
 pub struct Server {
     pub name: &'static str,
