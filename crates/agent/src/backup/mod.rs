@@ -41,6 +41,6 @@ pub use manifest::{Digest, Manifest, ManifestError, Table, Wording};
 pub use remove::remove;
 pub use restore::{Restore, Restored, restore};
 pub use script::{Ran, Script, script};
-pub(crate) use tools::{Login, complaint};
 pub use tools::{Address, Connection};
+pub(crate) use tools::{Login, complaint};
 pub use verify::{Known, verify};

@@ -57,7 +57,8 @@ pub fn check(file: &KubeconfigFile) -> Result<(), Failure> {
     if std::str::from_utf8(&bytes).is_ok_and(is_ours) {
         return Ok(());
     }
-    let what = format!("{} is there already, and it is no kubeconfig that `ballast up` wrote", path.display());
+    let what =
+        format!("{} is there already, and it is no kubeconfig that `ballast up` wrote", path.display());
     Err(Failure::new(what).advise(advice))
 }
 
