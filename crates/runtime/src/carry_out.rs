@@ -112,11 +112,13 @@ impl<O: Operator> Hands<'_, O> {
     async fn apply(&self, object: &Object, verdict: &Verdict) -> Result<(), Refusal> {
         let kind = self.kind_of(object)?;
         let key = Key::new(object.namespace(), object.name());
+        self.write(&kind, &key, self.writer.apply(&kind, &key, object)).await?;
+        // Not before it is done: whoever tries in vain has taken nothing from anyone, and is in no contest.
         self.announce_taking(object, verdict);
-        self.write(&kind, &key, self.writer.apply(&kind, &key, object)).await
+        Ok(())
     }
 
-    /// Says whose values are about to be replaced, and counts it.
+    /// Says whose values were replaced, and counts it.
     fn announce_taking(&self, object: &Object, verdict: &Verdict) {
         let Verdict::Change(Change::Fields(_)) = verdict else { return };
         let Some(live) = self.view.children.counterpart(object) else { return };

@@ -31,7 +31,7 @@ struct Flips {
 }
 
 impl Contests {
-    /// Fields of an object are about to be taken back.
+    /// Fields of an object were taken back.
     pub(crate) fn flipped(&mut self, object: &str, rivals: &[Rival], now: Instant) {
         self.0.retain(|flips| now.duration_since(flips.last) < OVER_AFTER);
         for rival in rivals {

@@ -1,5 +1,6 @@
 //! What others do to our children.
 
+use drydock::{Fault, Verb};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -24,6 +25,29 @@ async fn a_child_that_is_edited_by_hand_is_put_right_and_the_event_names_who_did
         events(&drydock, "a").await.iter().any(|event| event == expected).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_server_that_fails_while_an_edit_is_put_right_is_no_contest() {
+    let drydock = cluster().await;
+    let _running = run(&drydock);
+    create(&drydock, &notebook("a", 1)).await;
+    until(&drydock, "a", "Ready", "True Written").await;
+    rest(&drydock).await;
+    let before = requests(&drydock).len();
+    let fault = Fault::internal_error().verb(Verb::Patch).resource("configmaps").user(OPERATOR).times(3);
+    let order = drydock.faults().order(fault);
+    edit(&drydock, "kubectl-edit", json!({"data": {"text": "scribble"}})).await;
+    page_reads(&drydock, "a-0", "hello").await;
+    assert_eq!(order.count(), 3);
+    until(&drydock, "a", "Degraded", "False Fine").await;
+    let made = eventually("the event is there", async || {
+        let made = requests(&drydock).split_off(before);
+        made.iter().any(|line| line.contains("events")).then_some(made)
+    })
+    .await;
+    let first = |what: &str| made.iter().position(|line| line.contains(what));
+    assert!(first("patch configmaps a-0 200") < first("events"), "said before it was done: {made:#?}");
 }
 
 #[tokio::test]
