@@ -293,11 +293,14 @@ impl Candidate {
     async fn take_or_renew(&mut self) -> Result<bool, kube::Error> {
         // Who holds it renews without looking: the resourceVersion says whether somebody else was there.
         let held = self.seen.as_ref().filter(|seen| self.is_ours(&seen.lease)).map(|seen| seen.lease.clone());
-        let lease = match held {
-            Some(lease) => Some(lease),
-            None => self.look().await?,
-        };
-        let Some(lease) = lease else {
+        if let Some(lease) = held {
+            match self.replace(lease).await {
+                // It was written or deleted by somebody, which need not be one who wants it.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                replaced => return replaced.map(|()| true),
+            }
+        }
+        let Some(lease) = self.look().await? else {
             let lease = Lease {
                 metadata: ObjectMeta {
                     name: Some(self.election.name.clone()),
@@ -313,10 +316,18 @@ impl Candidate {
         if !self.is_ours(&lease) && !self.is_free(&lease) {
             return Ok(false);
         }
+        if self.is_ours(&lease) {
+            self.metrics.slow_path(&self.election.name);
+        }
+        self.replace(lease).await?;
+        Ok(true)
+    }
+
+    async fn replace(&mut self, lease: Lease) -> Result<(), kube::Error> {
         let spec = self.spec(Some(&lease));
         let replaced = self.store.replace(Lease { spec: Some(spec), ..lease }).await?;
         self.saw(replaced);
-        Ok(true)
+        Ok(())
     }
 
     async fn look(&mut self) -> Result<Option<Lease>, kube::Error> {

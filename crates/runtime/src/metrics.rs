@@ -133,6 +133,7 @@ struct Inner {
     retries: Family<ByQueue, Counter>,
     requests: Family<ByRequest, Counter>,
     leading: Family<ByLease, Gauge>,
+    slow_paths: Family<ByLease, Counter>,
     events: Family<ByReason, Counter>,
 }
 
@@ -163,6 +164,7 @@ impl Default for Metrics {
             retries: Family::default(),
             requests: Family::default(),
             leading: Family::default(),
+            slow_paths: Family::default(),
             events: Family::default(),
         };
         inner.register();
@@ -255,6 +257,11 @@ impl Inner {
             Box::new(self.leading.clone()),
         );
         add(
+            "leader_election_slowpath",
+            "Total number of renewals of the lease that had to look at it before",
+            Box::new(self.slow_paths.clone()),
+        );
+        add(
             "ballast_events",
             "Number of events said by a controller, by their type and reason",
             Box::new(self.events.clone()),
@@ -315,7 +322,14 @@ impl Metrics {
 
     /// Whether the lease is held.
     pub(crate) fn leading(&self, lease: &str, leads: bool) {
-        self.0.leading.get_or_create(&ByLease { name: lease.to_owned() }).set(i64::from(leads));
+        let by = ByLease { name: lease.to_owned() };
+        self.0.leading.get_or_create(&by).set(i64::from(leads));
+        let _ = self.0.slow_paths.get_or_create(&by);
+    }
+
+    /// The holder of the lease had to look at it before it could renew it.
+    pub(crate) fn slow_path(&self, lease: &str) {
+        self.0.slow_paths.get_or_create(&ByLease { name: lease.to_owned() }).inc();
     }
 
     /// All metrics as text, as `/metrics` shows them.
@@ -429,6 +443,7 @@ mod tests {
         memcached.ended(Duration::from_millis(4));
         metrics.request(Some(200), &Arc::from("10.0.0.1:6443"), &http::Method::GET);
         metrics.leading("ballast", true);
+        metrics.slow_path("ballast");
         memcached.said(EventType::Warning, "CrashLoop");
         let text = metrics.text();
         for line in [
@@ -454,6 +469,7 @@ mod tests {
             r#"workqueue_retries_total{controller="memcached",name="memcached"} 1"#,
             r#"rest_client_requests_total{code="200",host="10.0.0.1:6443",method="GET"} 1"#,
             r#"leader_election_master_status{name="ballast"} 1"#,
+            r#"leader_election_slowpath_total{name="ballast"} 1"#,
             "memcached_controller_reconcile_total 2",
         ] {
             assert!(text.lines().any(|found| found == line), "no line {line} in:\n{text}");

@@ -50,7 +50,9 @@ impl LeaseStore for Shelf {
 
     fn replace(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, kube::Error>> {
         let version = lease.metadata.resource_version.clone();
-        let answer = self.put(lease, Some(version.as_deref().unwrap_or_default()));
+        let gone = matches!(*self.0.lock(), (None, false));
+        let put = || self.put(lease, Some(version.as_deref().unwrap_or_default()));
+        let answer = if gone { Err(refused(404)) } else { put() };
         Box::pin(async { answer })
     }
 }
@@ -197,6 +199,59 @@ async fn a_lease_that_somebody_took_by_hand_is_lost_at_the_next_renewal() {
         lease.metadata.resource_version = Some("77".into());
         lease.spec.as_mut().unwrap().holder_identity = Some("thief".into());
     }
+    let began = Instant::now();
+    assert!(!first.keep(&CancellationToken::new()).await);
+    assert!(began.elapsed() <= 2 * RETRY, "{:?}", began.elapsed());
+}
+
+/// Somebody does something to the lease that the first holds, who goes on holding it. Gives how often it was not
+/// renewed without looking.
+async fn is_kept_after(by_hand: impl FnOnce(&mut Option<Lease>)) -> String {
+    let shelf = Shelf::default();
+    let mut first = candidate(&shelf, "first");
+    first.acquire(&CancellationToken::new()).await;
+    let (fence, metrics) = (first.fence.clone(), first.metrics.clone());
+    let stop = CancellationToken::new();
+    let keeping = tokio::spawn({
+        let stop = stop.clone();
+        async move { first.keep(&stop).await }
+    });
+    by_hand(&mut shelf.0.lock().0);
+    // A little after the next renewal, and well after the deadline.
+    for passed in [RETRY + seconds(1), 2 * DURATION] {
+        tokio::time::sleep(passed).await;
+        assert_eq!(shelf.spec().holder_identity.as_deref(), Some("first"));
+        assert!(fence.check().is_ok());
+    }
+    stop.cancel();
+    assert!(keeping.await.unwrap());
+    let text = metrics.text();
+    text.lines().find(|line| line.starts_with("leader_election_slowpath_total")).unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_is_made_anew_at_the_next_renewal() {
+    let counted = is_kept_after(|lease| *lease = None).await;
+    assert_eq!(counted, r#"leader_election_slowpath_total{name="ballast"} 0"#, "nor does client-go count it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_only_touches_is_renewed_after_a_look() {
+    let touch = |lease: &mut Option<Lease>| {
+        lease.as_mut().unwrap().metadata.resource_version = Some("77".into());
+    };
+    assert_eq!(is_kept_after(touch).await, r#"leader_election_slowpath_total{name="ballast"} 1"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_another_makes_where_it_was_deleted_is_lost_at_the_next_renewal() {
+    let shelf = Shelf::default();
+    let mut first = candidate(&shelf, "first");
+    first.acquire(&CancellationToken::new()).await;
+    // A server's revisions never come back. The shelf's do, and this one is beyond the next one's.
+    assert_eq!(first.attempt().await, Attempt::Held);
+    shelf.0.lock().0 = None;
+    assert!(candidate(&shelf, "second").acquire(&CancellationToken::new()).await);
     let began = Instant::now();
     assert!(!first.keep(&CancellationToken::new()).await);
     assert!(began.elapsed() <= 2 * RETRY, "{:?}", began.elapsed());
