@@ -1,14 +1,21 @@
 //! From what is written to what is there, and then nothing.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use ballast_runtime::{Namespaces, NoEngine, Options};
+use ballast_operator::{Action, Answer, Failure, Question};
+use ballast_runtime::{About, Engine, Namespaces, NoEngine, Options};
+use drydock::Drydock;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
     api::{DeleteParams, ObjectMeta, PostParams},
 };
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::{
     notebook::{NotebookOperator, notebook},
@@ -157,18 +164,62 @@ async fn what_is_deleted_is_forgotten_and_can_come_again() {
     until(&drydock, "a", "Ready", "True Written").await;
 }
 
+/// Says when it is asked for an action, and comes back from it when it may.
+#[derive(Clone, Default)]
+struct Gate(Arc<[Notify; 2]>);
+
+impl Engine for Gate {
+    fn ask<'a>(&'a self, _: About<'a>, _: &'a Question) -> BoxFuture<'a, Answer> {
+        Box::pin(async { Answer::Said(json!("nothing")) })
+    }
+
+    fn act<'a>(&'a self, _: About<'a>, _: &'a Action) -> BoxFuture<'a, Result<(), Failure>> {
+        let [reached, open] = &*self.0;
+        Box::pin(async move {
+            reached.notify_one();
+            open.notified().await;
+            Ok(())
+        })
+    }
+}
+
+/// A manager in the middle of a round: it is at the gate, and the pages of `a` come after it.
+async fn in_a_round(drydock: &Drydock, options: Options) -> (Running, Gate) {
+    let gate = Gate::default();
+    let running = run_with(drydock, NotebookOperator, gate.clone(), options);
+    let mut written = notebook("a", 5);
+    written.spec.stalls = true;
+    create(drydock, &written).await;
+    gate.0[0].notified().await;
+    (running, gate)
+}
+
 #[tokio::test]
 async fn stopping_lets_what_is_under_way_finish() {
     let drydock = cluster().await;
-    let running = run(&drydock);
-    let late = drydock.faults().order(drydock::Fault::watch_late(Duration::ZERO));
-    create(&drydock, &notebook("a", 5)).await;
-    eventually("it has begun", async || page(&drydock, "a-0").await).await;
+    let (running, gate) = in_a_round(&drydock, options()).await;
+    running.stop.cancel();
+    create(&drydock, &notebook("later", 1)).await;
+    rest(&drydock).await;
+    assert!(!running.ended.is_finished(), "a round is under way");
+    gate.0[1].notify_one();
     running.stop().await.unwrap();
-    late.lift();
     assert_eq!(page(&drydock, "a-4").await.as_deref(), Some("hello"), "a round is finished before the end");
     let before = requests(&drydock).len();
     change(&drydock, "a", json!({"text": "later"})).await;
     rest(&drydock).await;
     assert_eq!(requests(&drydock).len(), before, "who has stopped does nothing any more");
+    assert_eq!(page(&drydock, "later-0").await, None, "no round is begun when the end has begun");
+}
+
+#[tokio::test]
+async fn what_does_not_finish_in_time_is_broken_off() {
+    let drydock = cluster().await;
+    let grace = Duration::from_millis(100);
+    let (running, _gate) = in_a_round(&drydock, Options { grace, ..options() }).await;
+    let began = Instant::now();
+    running.stop().await.unwrap();
+    let took = began.elapsed();
+    assert!(took >= grace && took < options().grace, "{took:?}");
+    assert_eq!(page(&drydock, "a-0").await, None);
 }
