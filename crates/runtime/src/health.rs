@@ -147,6 +147,7 @@ fn summary(path: &str, checks: &[(&str, Result<(), String>)], verbose: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::{Namespaces, Wanted};
 
     #[test]
     fn nothing_is_ready_before_anything_is_watched() {
@@ -183,5 +184,19 @@ mod tests {
         check(Standing::Lost, "[-]lease failed: it is lost", "[-]lease failed: it is lost");
         tokio::time::advance(2 * lease::DURATION).await;
         check(stands_by, ok, "[-]lease failed: it was last read 30s ago, when other held it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_believes_to_hold_the_lease_and_could_not_renew_it_is_not_well() {
+        let (health, fence) = (Health::default(), Fence::closed());
+        health.watch(Arc::new(Wanted::default().caches(&Namespaces::All, |_, _| Vec::new())), fence.clone());
+        health.stands(Standing::Held);
+        fence.extend(Instant::now() + lease::RENEW_DEADLINE);
+        assert!(health.healthy(false).well && health.ready(false).well);
+        tokio::time::advance(lease::RENEW_DEADLINE).await;
+        let said = "[-]lease failed: it could not be renewed in time\n";
+        for checked in [health.healthy(false), health.ready(false)] {
+            assert!(!checked.well && checked.text.contains(said), "{}", checked.text);
+        }
     }
 }

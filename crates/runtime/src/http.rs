@@ -217,6 +217,9 @@ mod tests {
         check(&health, "/healthz", 200, "ok").await;
         check(&health, "/readyz", 500, "[-]caches failed").await;
         check(&health, "/healthz?verbose", 200, "[+]ping ok").await;
+        let lost = Health::default();
+        lost.stands(crate::health::Standing::Lost);
+        check(&Serves::Health(lost), "/healthz", 500, "[-]lease failed: it is lost").await;
         let recorder = Serves::Metrics { metrics: Metrics::default(), recorder: Some(Arc::default()) };
         check(&recorder, "/debug/recorder", 200, "nothing is recorded yet").await;
         check(&recorder, "/debug/recorder?object=a%20b%2fc", 404, "nothing is recorded of \"a b/c\"").await;
