@@ -7,6 +7,7 @@
 mod api;
 mod mysql;
 mod node;
+mod quiet;
 mod reconcile;
 mod sample_controller;
 mod start;
@@ -71,6 +72,8 @@ enum Part {
     MysqlMemory,
     /// What the operators write when databases serve and nothing is to be done.
     MysqlWrites,
+    /// What the operators ask for when Memcacheds serve and nothing is to be done.
+    MemcachedRequests,
     /// How fast resources are reconciled.
     Reconcile,
 }
@@ -105,6 +108,9 @@ async fn main() -> Result<()> {
     }
     if wanted(Part::MysqlWrites) {
         mysql::operators::writes(&ballast, arguments.quiet).await?;
+    }
+    if wanted(Part::MemcachedRequests) {
+        quiet::measure(&ballast, arguments.quiet).await?;
     }
     if wanted(Part::Reconcile) {
         reconcile(&arguments).await?;

@@ -8,7 +8,7 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -28,11 +28,11 @@ use serde_json::{Value, json};
 
 use crate::{
     reconcile,
-    started::Started,
+    started::{Started, pull},
     table::{Table, median},
 };
 
-/// The images that are measured with: made beforehand, as a cluster that has run for a minute has them.
+/// The images that are measured with.
 const IMAGES: [&str; 3] = ["busybox:1.37", "memcached:1.6.9", "prgcont/gordon:v1.0"];
 /// Runs of what is quick.
 const RUNS: usize = 9;
@@ -47,10 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Everything, on a cluster of our own and beside it on a real one where that is given.
 pub async fn measure(ballast: &Path, real: Option<&Path>) -> Result<()> {
-    for image in IMAGES {
-        let made = Command::new(ballast).args(["image", "pull", image]).stdout(Stdio::null()).status()?;
-        ensure!(made.success(), "the image {image} can't be made");
-    }
+    pull(ballast, &IMAGES)?;
     let mut table = Table::new("`ballast up --memory` with a node", ["what", "measured", "goal"]);
     let mut starts = Vec::new();
     for _ in 0..RUNS {
@@ -65,7 +62,7 @@ pub async fn measure(ballast: &Path, real: Option<&Path>) -> Result<()> {
     drop(started);
     table.print();
 
-    let mut table = Table::new("pods, from the API's answer on", ["what", "drydock", "Kubernetes", "goal"]);
+    let mut table = Table::new("pods, from the request on", ["what", "drydock", "Kubernetes", "goal"]);
     let theirs = match real {
         Some(kubeconfig) => {
             let client = reconcile::real(kubeconfig).await?;
@@ -130,7 +127,13 @@ async fn pods(client: &Client, started: Option<&Started>, table: &mut Table) -> 
     }
     remove(&deployments, client, "many").await?;
 
-    say("a killed gordon, to its replacement running", gordon(client).await?, "under 200 ms");
+    let killed = match started {
+        Some(started) => kill_gordons(client, started).await?,
+        // Its nodes' processes are not ours to kill.
+        None => String::new(),
+    };
+    say("a gordon's process killed, to Ready again", killed, "under 200 ms");
+    say("a gordon deleted, to its replacement Ready", delete_gordons(client).await?, "under 200 ms");
     match through_service(client).await? {
         Some(added) => say("a connection through a Service adds", added, "under 100 µs"),
         None => say("a connection through a Service adds", "not reached from here".into(), "under 100 µs"),
@@ -148,7 +151,7 @@ fn idle(name: &str, replicas: usize) -> Value {
             "template": {
                 "metadata": {"labels": {"app": name}},
                 "spec": {
-                    "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+                    "terminationGracePeriodSeconds": 0,
                     "containers": [{"name": "idle", "image": IMAGES[0], "command": ["sleep", "1000000"]}],
                 },
             },
@@ -162,42 +165,60 @@ fn is_ready(pod: &Pod) -> bool {
         && conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
 }
 
-/// Follows the pods of a label until there are as many ready ones; gives when that was.
+/// Follows the pods of a label until there are as many ready ones other than `not`; gives when that was.
 pub async fn until_ready(
     client: Client,
     label: String,
     count: usize,
     not: Option<String>,
 ) -> Result<Instant> {
+    let others =
+        move |pods: &Pods| pods.iter().filter(|(uid, _)| Some(*uid) != not.as_ref()).count() >= count;
+    until(client, label, others).await.with_context(|| format!("{count} pods were to be ready"))
+}
+
+/// The ready pods, by uid, and how often their containers were started again.
+type Pods = BTreeMap<String, i32>;
+
+/// Follows the pods of a label until the ready ones are so; gives when that was.
+async fn until(client: Client, label: String, are: impl Fn(&Pods) -> bool) -> Result<Instant> {
     let pods: Api<Pod> = Api::default_namespaced(client);
     let changes = watcher(pods, watcher::Config::default().labels(&label)).touched_objects();
     let mut changes = std::pin::pin!(changes);
-    let mut ready: BTreeMap<String, bool> = BTreeMap::new();
+    let mut ready = Pods::new();
     let seen = async {
         while let Some(pod) = changes.next().await {
             let pod = pod?;
             let uid = pod.metadata.uid.clone().unwrap_or_default();
-            if Some(&uid) != not.as_ref() {
-                ready.insert(uid, is_ready(&pod));
+            if is_ready(&pod) {
+                ready.insert(uid, restarts(&pod));
+            } else {
+                ready.remove(&uid);
             }
-            if ready.values().filter(|ready| **ready).count() >= count {
+            if are(&ready) {
                 return Ok(Instant::now());
             }
         }
         bail!("the watch ended")
     };
-    tokio::time::timeout(PATIENCE, seen).await.with_context(|| format!("{count} pods of {label}"))?
+    tokio::time::timeout(PATIENCE, seen).await.with_context(|| format!("the pods of {label}"))?
 }
 
-/// Creates a Deployment and waits for its pods; from the API's answer on, in milliseconds.
+fn restarts(pod: &Pod) -> i32 {
+    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    containers.into_iter().flatten().map(|container| container.restart_count).sum()
+}
+
+/// Creates a Deployment and waits for its pods, in milliseconds.
 async fn ready(client: &Client, deployment: &Value, count: usize) -> Result<f64> {
     let label = format!("app={}", deployment["metadata"]["name"].as_str().unwrap_or_default());
     let watching = tokio::spawn(until_ready(client.clone(), label, count, None));
     // The watch is on its way before there is anything to see.
     tokio::task::yield_now().await;
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
-    deployments.create(&PostParams::default(), &serde_json::from_value(deployment.clone())?).await?;
+    let deployment = serde_json::from_value(deployment.clone())?;
     let began = Instant::now();
+    deployments.create(&PostParams::default(), &deployment).await?;
     Ok(watching.await??.saturating_duration_since(began).as_secs_f64() * 1e3)
 }
 
@@ -242,35 +263,63 @@ async fn memcached(client: &Client) -> Result<f64> {
     });
     let watching = tokio::spawn(until_ready(client.clone(), "app=memcached".into(), 3, None));
     tokio::task::yield_now().await;
-    resources.create(&PostParams::default(), &serde_json::from_value(resource)?).await?;
+    let resource = serde_json::from_value(resource)?;
     let began = Instant::now();
+    resources.create(&PostParams::default(), &resource).await?;
     let milliseconds = watching.await??.saturating_duration_since(began).as_secs_f64() * 1e3;
     vanish(&resources, "memcached-sample").await?;
     Ok(milliseconds)
 }
 
-/// Kills one of three gordons, a few times.
-async fn gordon(client: &Client) -> Result<String> {
+const GORDONS: &str = "gordon_cr=bench";
+
+/// Makes so many gordons, and waits until they are ready.
+async fn gordons(client: &Client, count: usize) -> Result<Api<DynamicObject>> {
     let resources = custom(client, "operator.prgcont.cz", "v1", "Gordon");
     let resource = json!({
         "apiVersion": "operator.prgcont.cz/v1", "kind": "Gordon",
-        "metadata": {"name": "bench"}, "spec": {"gordon": {"replicas": 3}},
+        "metadata": {"name": "bench"}, "spec": {"gordon": {"replicas": count}},
     });
-    let pods: Api<Pod> = Api::default_namespaced(client.clone());
-    let label = "gordon_cr=bench";
-    let watching = tokio::spawn(until_ready(client.clone(), label.into(), 3, None));
+    let watching = tokio::spawn(until_ready(client.clone(), GORDONS.into(), count, None));
     resources.create(&PostParams::default(), &serde_json::from_value(resource)?).await?;
     watching.await??;
+    Ok(resources)
+}
+
+/// Kills the processes of gordons, one after the other. Each once: who dies again soon has to wait, as it should.
+async fn kill_gordons(client: &Client, started: &Started) -> Result<String> {
+    let resources = gordons(client, RUNS).await?;
+    let victims = started.programs("/gordon gordon-server")?;
+    ensure!(victims.len() == RUNS, "{} processes of {RUNS} gordons are found", victims.len());
+    let (mut times, mut kills) = (Vec::new(), 0);
+    for victim in victims {
+        kills += 1;
+        let whole = move |pods: &Pods| pods.len() == RUNS && pods.values().sum::<i32>() == kills;
+        let watching = tokio::spawn(until(client.clone(), GORDONS.into(), whole));
+        tokio::task::yield_now().await;
+        let began = Instant::now();
+        let killed = Command::new("kill").args(["-KILL", &victim.to_string()]).status()?;
+        ensure!(killed.success(), "a gordon can't be killed");
+        times.push(watching.await??.saturating_duration_since(began).as_secs_f64() * 1e3);
+    }
+    vanish(&resources, "bench").await?;
+    Ok(format!("{:.0} ms", median(times)))
+}
+
+/// Deletes one of three gordons, a few times.
+async fn delete_gordons(client: &Client) -> Result<String> {
+    let resources = gordons(client, 3).await?;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let mut times = Vec::new();
     for _ in 0..RUNS {
-        let listed = pods.list(&ListParams::default().labels(label)).await?;
+        let listed = pods.list(&ListParams::default().labels(GORDONS)).await?;
         let victim = listed.items.iter().find(|pod| is_ready(pod)).context("no gordon is ready")?;
         let name = victim.metadata.name.clone().unwrap_or_default();
         let watching =
-            tokio::spawn(until_ready(client.clone(), label.into(), 3, victim.metadata.uid.clone()));
+            tokio::spawn(until_ready(client.clone(), GORDONS.into(), 3, victim.metadata.uid.clone()));
         tokio::task::yield_now().await;
-        pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
         let began = Instant::now();
+        pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
         times.push(watching.await??.saturating_duration_since(began).as_secs_f64() * 1e3);
     }
     vanish(&resources, "bench").await?;
@@ -322,7 +371,8 @@ fn compare(places: &[String; 2]) -> Result<Option<[f64; 2]>> {
     Ok(Some(times.map(median)))
 }
 
-fn ask(place: SocketAddr) -> Result<f64> {
+/// Connects to a memcached and asks it for its version, in microseconds.
+pub fn ask(place: SocketAddr) -> Result<f64> {
     let began = Instant::now();
     let mut connection = TcpStream::connect_timeout(&place, Duration::from_secs(1))?;
     connection.set_nodelay(true)?;

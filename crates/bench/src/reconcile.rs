@@ -45,7 +45,10 @@ pub async fn on_drydock(count: usize, quiet: u64, table: &mut Table) -> Result<(
 
     drydock.requests().clear();
     tokio::time::sleep(Duration::from_secs(quiet)).await;
-    let mut silence = Table::new("a converged operator", ["what", "measured", "goal"]);
+    let mut silence = Table::new(
+        "a converged operator; the pods are there, and nobody runs them",
+        ["what", "measured", "goal"],
+    );
     let after = self::asked(&drydock, &operator);
     silence.row([format!("requests in {quiet} s beyond watches"), after.to_string(), "0".into()]);
     silence.print();
@@ -81,7 +84,8 @@ pub fn row(on: &str, count: usize, seconds: f64, each: String, goal: &str) -> [S
     [on.into(), count.to_string(), format!("{seconds:.2}"), format!("{rate:.0}"), each, goal.into()]
 }
 
-async fn create_and_wait(client: &Client, namespace: &str, count: usize) -> Result<f64> {
+/// Creates Memcacheds, and waits until all have a status and their children; in seconds.
+pub async fn create_and_wait(client: &Client, namespace: &str, count: usize) -> Result<f64> {
     let resources: Api<Memcached> = Api::namespaced(client.clone(), namespace);
     let began = Instant::now();
     let create = futures::stream::iter(0..count)

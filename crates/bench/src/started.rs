@@ -9,7 +9,16 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+
+/// The images are there before anything is measured, as in a cluster that has run for a minute.
+pub fn pull(ballast: &Path, images: &[&str]) -> Result<()> {
+    for image in images {
+        let made = Command::new(ballast).args(["image", "pull", image]).stdout(Stdio::null()).status()?;
+        ensure!(made.success(), "the image {image} can't be made");
+    }
+    Ok(())
+}
 
 /// A cluster that this program started. It is told to stop when this is dropped, and leaves nothing.
 pub struct Started {
@@ -62,6 +71,15 @@ impl Started {
             at += 1;
         }
         Ok(ours)
+    }
+
+    /// Those of them whose command line begins so.
+    pub fn programs(&self, name: &str) -> Result<Vec<u32>> {
+        let is_it = |process: &u32| {
+            let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).replace('\0', " ").starts_with(name)
+        };
+        Ok(self.processes()?.into_iter().filter(is_it).collect())
     }
 
     /// The memory of all of them, what they share counted once, in MB.

@@ -282,11 +282,20 @@ fn any_port_may_be_asked_for_and_which_it_is_is_said() {
     let mut command = cluster.ballast();
     command.args(["run", "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"]);
     let mut running = Process::start(command);
-    for (what, path, expected) in
-        [("metrics", "/metrics", "# TYPE "), ("health probes", "/healthz", "\r\n\r\nok")]
-    {
-        let answer = answer(running.serves(what), path);
-        assert!(answer.contains(expected), "{what}: {answer}");
+    let [metrics, health] = ["metrics", "health probes"].map(|what| running.serves(what));
+    let answered = answer(health, "/healthz");
+    assert!(answered.contains("\r\n\r\nok"), "{answered}");
+    // The operators' own are there when they have begun.
+    for expected in [
+        "\n# TYPE memcached_controller_reconcile_total counter\n",
+        "\nmemcached_controller_reconcile_total ",
+        "\ncontroller_runtime_reconcile_total{controller=\"memcached\",result=\"success\"} ",
+        "\ncontroller_runtime_reconcile_total{controller=\"mysql\",result=\"error\"} ",
+        "\nworkqueue_depth{controller=\"memcached\",name=\"memcached\",priority=\"0\"} ",
+    ] {
+        eventually(&format!("the metrics have {expected:?}"), || {
+            answer(metrics, "/metrics").contains(expected).then_some(())
+        });
     }
     running.signal("TERM");
     assert_eq!(running.end().0, 0, "{}", running.complaints());

@@ -1,8 +1,9 @@
-//! `make undeploy` and `make uninstall`: what holds data is not taken along.
+//! The Makefile's targets for a cluster of one's own. `make undeploy` and `make uninstall`: what holds data is not taken
+//! along.
 
 use std::process::Command;
 
-use crate::support::{Cluster, Said, eventually, kubectl_program, program, root, said};
+use crate::support::{Cluster, Process, Said, eventually, kubectl_program, program, root, said};
 
 const DATABASE: &str = "
 apiVersion: operators.example.com/v1alpha1
@@ -20,13 +21,17 @@ spec: {instance: shop}
 
 /// A target of the Makefile, with the program that is tested.
 fn make(target: &str, cluster: &Cluster) -> Said {
+    said(&mut making(target, cluster), "")
+}
+
+fn making(target: &str, cluster: &Cluster) -> Command {
     let mut make = Command::new("make");
     make.args(["--silent", target, "STATIC=true", &format!("BALLAST={}", program().display())])
         .env("KUBECONFIG", &cluster.kubeconfig)
         .env("KUBECTL", kubectl_program())
         .env("KUBECACHEDIR", cluster.directory.path().join("cache"))
         .current_dir(root());
-    said(&mut make, "")
+    make
 }
 
 fn definitions(cluster: &Cluster) -> usize {
@@ -101,4 +106,43 @@ fn what_can_not_be_asked_is_not_taken_for_an_answer() {
         "",
     );
     assert!(!guard.status.success() && !guard.stderr.contains("these hold data"), "{guard}");
+}
+
+#[test]
+fn help_lists_what_there_is_to_make() {
+    let help = said(Command::new("make").args(["--silent", "help"]).current_dir(root()), "").ok();
+    // It is what `make` alone says, too.
+    assert_eq!(said(Command::new("make").arg("--silent").current_dir(root()), "").ok(), help);
+    for target in ["help", "up", "run", "test", "lint", "bench", "install", "uninstall", "deploy", "undeploy"]
+    {
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  make ")?.split_once(' '));
+        let said: Vec<&str> =
+            lines.filter(|(name, _)| *name == target).map(|(_, what)| what.trim()).collect();
+        assert!(matches!(said[..], [what] if !what.is_empty()), "{target}: {help}");
+    }
+}
+
+/// A make that is told to end, and tells what it runs: killed, it would leave that behind.
+struct Made(Process);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.0.signal("TERM");
+        self.0.end();
+    }
+}
+
+#[test]
+fn run_runs_the_operators_on_this_machine_until_it_is_told_to_stop() {
+    let cluster = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    make("install", &cluster).ok();
+    let mut make = making("run", &cluster);
+    make.arg("ARGS=--metrics-bind-address 127.0.0.1:0 --health-probe-bind-address 0");
+    let made = Made(Process::start(make));
+    let metrics = made.0.serves("metrics");
+    let apply = "apply -f examples/seeds/memcached.yaml";
+    eventually("it is taken", || cluster.kubectl(apply).status.success().then_some(()));
+    cluster.becomes("deployment/memcached-sample", ".spec.replicas", "3");
+    drop(made);
+    assert!(std::net::TcpStream::connect(metrics).is_err(), "what was run goes on");
 }

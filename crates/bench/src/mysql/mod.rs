@@ -7,7 +7,6 @@ pub mod serving;
 
 use std::{
     path::Path,
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -20,27 +19,22 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
-use crate::node::custom;
+use crate::{node::custom, started};
 
 const IMAGE: &str = "mariadb:11.8";
 const BALLAST: &str = concat!("ballast:", env!("CARGO_PKG_VERSION"));
 /// What takes longer has stopped.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The images are there before anything is measured.
 fn pull(ballast: &Path) -> Result<()> {
-    for image in [IMAGE, BALLAST] {
-        let made = Command::new(ballast).args(["image", "pull", image]).stdout(Stdio::null()).status()?;
-        ensure!(made.success(), "the image {image} can't be made");
-    }
-    Ok(())
+    started::pull(ballast, &[IMAGE, BALLAST])
 }
 
 fn instances(client: &Client) -> Api<DynamicObject> {
     custom(client, "operators.example.com", "v1alpha1", "MySQL")
 }
 
-/// A MySQL that leaves nothing behind.
+/// A MySQL that leaves nothing behind; gives when it was asked for.
 async fn create(client: &Client, name: &str, more: &Value) -> Result<Instant> {
     let mut resource = json!({
         "apiVersion": "operators.example.com/v1alpha1", "kind": "MySQL", "metadata": {"name": name},
@@ -52,8 +46,10 @@ async fn create(client: &Client, name: &str, more: &Value) -> Result<Instant> {
     for (field, value) in more.as_object().into_iter().flatten() {
         resource["spec"][field] = value.clone();
     }
-    instances(client).create(&PostParams::default(), &serde_json::from_value(resource)?).await?;
-    Ok(Instant::now())
+    let resource = serde_json::from_value(resource)?;
+    let began = Instant::now();
+    instances(client).create(&PostParams::default(), &resource).await?;
+    Ok(began)
 }
 
 /// A container to run scripts in.

@@ -131,8 +131,8 @@ async fn operated(client: &Client, hand: &Inside) -> Result<(f64, f64)> {
     let victim = pods.get("mysql-bench-0").await?.metadata.uid;
     let watching = tokio::spawn(until_ready(client.clone(), SERVER.to_owned(), 1, victim));
     tokio::task::yield_now().await;
-    pods.delete("mysql-bench-0", &DeleteParams::default().grace_period(0)).await?;
     let began = Instant::now();
+    pods.delete("mysql-bench-0", &DeleteParams::default().grace_period(0)).await?;
     watching.await??;
     hand.run(&asked(&line)).await?;
     let again = began.elapsed().as_secs_f64();
