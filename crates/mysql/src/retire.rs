@@ -20,6 +20,8 @@ use crate::{
     server,
 };
 
+/// Why somebody who reads the status of an instance that goes finds no last backup of it.
+const NO_FINAL_BACKUP: &str = "NoFinalBackup";
 /// How soon to look again at what nobody tells us of.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -30,11 +32,11 @@ pub(crate) fn retire(plan: &mut Plan, view: &View<MySQL>) {
     }
     let policy = view.resource.spec.deletion_policy;
     if namespace_goes(view) {
-        if policy == DeletionPolicy::Snapshot && may_hold_data(view) {
-            // Not by an event, which can't be written there either.
+        if policy == DeletionPolicy::Snapshot && may_hold_data(view) && !is_told(view) {
+            // Not by an event, which can't be written there either; and before it is gone.
             let message =
                 "the namespace is being deleted, and nothing can be started in it: no last backup is made";
-            say(plan, view, message.to_owned(), Some(Trouble::new("NoFinalBackup", message)));
+            return say(plan, view, message.to_owned(), Some(Trouble::new(NO_FINAL_BACKUP, message)));
         }
         return release(plan, finalizer);
     }
@@ -91,12 +93,18 @@ fn namespace_goes(view: &View<MySQL>) -> bool {
     namespace.is_some_and(|namespace| namespace.is_being_deleted())
 }
 
+/// Whether people were told that no last backup is made.
+fn is_told(view: &View<MySQL>) -> bool {
+    let conditions = view.resource.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.reason == NO_FINAL_BACKUP)
+}
+
 /// Whether the volume may go. Otherwise what is missing is begun, or waited for.
 fn take_the_last_backup(plan: &mut Plan, view: &View<MySQL>) -> bool {
     let annotations = view.resource.annotations();
     if annotations.get(SKIP_FINAL_BACKUP).is_some_and(|value| value == "true") {
         let note = format!("no last backup is made: {SKIP_FINAL_BACKUP} is true");
-        plan.event(EventType::Warning, "NoFinalBackup", "Delete", note, "people should know of it");
+        plan.event(EventType::Warning, NO_FINAL_BACKUP, "Delete", note, "people should know of it");
         return true;
     }
     if !may_hold_data(view) {
@@ -149,7 +157,8 @@ fn say(plan: &mut Plan, view: &View<MySQL>, message: String, trouble: Option<Tro
         .conditions()
         .set("Ready", false, "Deleting", "it is being deleted")
         .set("Progressing", trouble.is_none(), "Deleting", message.clone())
-        .degraded(view.last_trouble().or(trouble));
+        // What becomes of the data comes before what else went wrong.
+        .degraded(trouble.or(view.last_trouble()));
     if let Some(backups) = old.conditions.iter().find(|condition| condition.type_ == "BackupHealthy") {
         let status = match backups.status.as_str() {
             "True" => ballast_operator::ConditionStatus::True,

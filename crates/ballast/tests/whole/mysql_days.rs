@@ -170,19 +170,17 @@ fn finds_the_way_back(shop: Instance<'_>) {
     copy.serves();
     assert_eq!(copy.sql("SELECT n FROM kept;").ok(), "1\n");
 
-    lets_go_without(shop);
+    wants_none(shop);
+    cluster.kubectl(&format!("delete mysql shop {LONG}")).ok();
     let left = cluster.kubectl("get pvc,secrets,mysqlbackups -o name").ok();
     assert!(!left.contains("final-shop-") && left.contains("/backup-pvc-shop"), "{left}");
     cluster.kubectl(&format!("wait --for=delete pvc/mysql-pvc-shop {LONG}")).ok();
 }
 
 /// Who wants no last backup says so.
-fn lets_go_without(instance: Instance<'_>) {
-    let (cluster, name) = (instance.cluster, instance.name);
-    cluster
-        .kubectl(&format!("annotate mysql {name} mysql.operators.example.com/skip-final-backup=true"))
-        .ok();
-    cluster.kubectl(&format!("delete mysql {name} {LONG}")).ok();
+fn wants_none(instance: Instance<'_>) {
+    let annotation = "mysql.operators.example.com/skip-final-backup=true";
+    instance.cluster.kubectl(&format!("annotate mysql {} {annotation}", instance.name)).ok();
 }
 
 /// A last backup that can't be made is given up at its deadline, and the server and all that it holds stay.
@@ -201,8 +199,8 @@ fn gives_its_last_backup_up(copy: Instance<'_>) {
         assert!(said.contains("deadline") && said.contains("skip-final-backup=true"), "{said}");
         assert_eq!(copy.sql(held).ok(), "1\n", "it serves");
         cluster.kubectl("get pvc/mysql-pvc-copy secret/mysql-secret-copy").ok();
-        lets_go_without(copy);
-        cluster.kubectl(&format!("wait --for=delete pvc/mysql-pvc-copy {LONG}")).ok();
+        wants_none(copy);
+        cluster.kubectl(&format!("wait --for=delete mysql/copy pvc/mysql-pvc-copy {LONG}")).ok();
     });
 }
 
