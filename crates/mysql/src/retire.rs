@@ -32,7 +32,9 @@ pub(crate) fn retire(plan: &mut Plan, view: &View<MySQL>) {
     }
     let policy = view.resource.spec.deletion_policy;
     if namespace_goes(view) {
-        if policy == DeletionPolicy::Snapshot && may_hold_data(view) && !is_told(view) {
+        // The volume may be gone before the instance is.
+        let held_data = served(view) || may_hold_data(view);
+        if policy == DeletionPolicy::Snapshot && held_data && !is_told(view) {
             // Not by an event, which can't be written there either; and before it is gone.
             let message =
                 "the namespace is being deleted, and nothing can be started in it: no last backup is made";
@@ -179,14 +181,19 @@ fn say(plan: &mut Plan, view: &View<MySQL>, message: String, trouble: Option<Tro
 
 /// Whether anything can be on the volume that somebody put there: a server served, or the volume was here before.
 fn may_hold_data(view: &View<MySQL>) -> bool {
-    let status = view.resource.status.clone().unwrap_or_default();
     let claim =
         view.children.object(&KindRef::of::<PersistentVolumeClaim>(), &desired::data_claim_name(view.name()));
     let Some(claim) = claim else { return false };
     let uid = view.resource.metadata.uid.as_deref();
     let made_for = claim.value()["metadata"]["annotations"][MADE_FOR].as_str();
     let serves = server::server_pod(view).is_some_and(|found| pod::is_ready(&found));
-    status.version.is_some() || status.restored_from.is_some() || serves || made_for != uid
+    served(view) || serves || made_for != uid
+}
+
+/// Whether a server ever served, or was filled.
+fn served(view: &View<MySQL>) -> bool {
+    let status = view.resource.status.as_ref();
+    status.is_some_and(|status| status.version.is_some() || status.restored_from.is_some())
 }
 
 /// Removes the CronJob, where there is one of ours.

@@ -130,6 +130,10 @@ fn in_a_namespace_that_goes_it_says_so_and_lets_go() {
         "True NoFinalBackup: the namespace is being deleted, and nothing can be started in it: no last backup is made"
     );
     assert_eq!(stage.effects(), "", "it was let go after that");
+    let mut stage = deleted("Snapshot");
+    stage.lose("PersistentVolumeClaim", "mysql-pvc-shop");
+    stage.meanwhile("{apiVersion: v1, kind: Namespace, metadata: {name: default, deletionTimestamp: '2030-01-01T12:00:00Z'}}");
+    assert!(stage.rest().condition("Degraded").starts_with("True NoFinalBackup"), "the volume may go first");
     let mut stage = deleted("Delete");
     stage.meanwhile("{apiVersion: v1, kind: Namespace, metadata: {name: default, deletionTimestamp: '2030-01-01T12:00:00Z'}}");
     same_text(
