@@ -41,6 +41,13 @@ pub(crate) fn given_up(job: &Job) -> Option<String> {
     failed.message.clone().or_else(|| failed.reason.clone())
 }
 
+/// That a Job was ended at its deadline, where it was: its pod knows only that it was told to stop.
+pub(crate) fn overdue(job: &Job) -> Option<String> {
+    failed(job)?.reason.as_deref().filter(|reason| *reason == "DeadlineExceeded")?;
+    let seconds = job.spec.as_ref()?.active_deadline_seconds?;
+    Some(format!("it was not done within the {seconds} s of its deadline"))
+}
+
 /// When it did.
 pub(crate) fn failed_at(job: &Job) -> Option<Timestamp> {
     Some(failed(job)?.last_transition_time.as_ref()?.0)

@@ -3,10 +3,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
 
 use crate::support::machine::{family, kill};
-use crate::support::mysql::{Instance, LONG, back_up, exec, is_complete, look_at};
+use crate::support::mysql::{Holder, Instance, LONG, back_up, exec, is_complete, look_at};
 use crate::support::user::User;
 use crate::support::writer::{TABLE, holds};
 use crate::support::{Cluster, Process, eventually, said};
@@ -141,38 +140,10 @@ fn has_no_room(trial: &Trial<'_>) {
     trial.heals();
 }
 
-/// Somebody who holds a table, so that a dump comes no further than to it.
-struct Holder(Child);
-
-impl Holder {
-    fn of(instance: Instance<'_>) -> Self {
-        let line = format!(
-            "IFS= read -r MYSQL_PWD; export MYSQL_PWD; exec mariadb -N --unbuffered -h mysql-{} --user=seller shop",
-            instance.name
-        );
-        let mut command = instance.cluster.command();
-        command.args(["exec", "-i", &format!("mysql-{}-0", instance.name), "--", "sh", "-c", &line]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let words = format!("{}\nLOCK TABLES numbered WRITE; SELECT 1;\n", instance.password("password"));
-        child.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
-        let mut answer = [0; 2];
-        child.stdout.as_mut().unwrap().read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"1\n");
-        Holder(child)
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Killed in the middle, as often as it is tried.
 fn is_killed(trial: &Trial<'_>) {
     let Instance { cluster, .. } = trial.instance;
-    let holder = Holder::of(trial.instance);
+    let holder = Holder::of(trial.instance, "numbered");
     trial.begin_bad();
     let agent = "/ballast/ballast agent dump mariadb --host=mysql-killed ";
     for tried in 1..=3 {

@@ -76,7 +76,7 @@ pub(super) fn proof(view: &View<MySQLBackup>, job: &Job, answers: &Answers) -> P
     match jobs::progress(job) {
         Progress::Running => Proof::Running(jobs::why_tried_again(&pods)),
         Progress::Failed => {
-            let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(job));
+            let why = jobs::overdue(job).or_else(|| jobs::why_failed(&pods)).or_else(|| jobs::given_up(job));
             Proof::Failed(why.unwrap_or_else(|| "nobody said why".to_owned()))
         }
         Progress::Complete => match done_before_its_pods(view, job, &pods) {

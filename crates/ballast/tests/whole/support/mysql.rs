@@ -1,5 +1,8 @@
 //! A MySQL, by kubectl.
 
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Stdio};
+
 use serde_json::json;
 
 use super::{Cluster, Said};
@@ -125,5 +128,33 @@ impl<'a> Instance<'a> {
     pub fn condition(&self, kind: &str) -> String {
         let of = |field| self.field(&format!(".status.conditions[?(@.type==\"{kind}\")].{field}"));
         format!("{} {}: {}", of("status"), of("reason"), of("message"))
+    }
+}
+
+/// Somebody who holds a table, so that a dump comes no further than to it.
+pub struct Holder(Child);
+
+impl Holder {
+    pub fn of(instance: Instance<'_>, table: &str) -> Self {
+        let line = format!(
+            "IFS= read -r MYSQL_PWD; export MYSQL_PWD; exec mariadb -N --unbuffered -h mysql-{} --user=seller shop",
+            instance.name
+        );
+        let mut command = instance.cluster.command();
+        command.args(["exec", "-i", &format!("mysql-{}-0", instance.name), "--", "sh", "-c", &line]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let words = format!("{}\nLOCK TABLES {table} WRITE; SELECT 1;\n", instance.password("password"));
+        child.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
+        let mut answer = [0; 2];
+        child.stdout.as_mut().unwrap().read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"1\n");
+        Holder(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
