@@ -123,7 +123,10 @@ fn in_a_namespace_that_goes_it_says_so_and_lets_go() {
     stage.meanwhile("{apiVersion: v1, kind: Namespace, metadata: {name: default, deletionTimestamp: '2030-01-01T12:00:00Z'}}");
     same_text(
         &stage.plan().to_string(),
-        "status Ready=False Progressing=False Degraded=True BackupHealthy=True  what people and programs read of it",
+        "
+        event   Warning NoFinalBackup                                           Degraded was False
+        status  Ready=False Progressing=False Degraded=True BackupHealthy=True  what people and programs read of it
+        ",
     );
     assert_eq!(
         stage.rest().condition("Degraded"),
