@@ -24,6 +24,8 @@ use crate::{
 const NO_FINAL_BACKUP: &str = "NoFinalBackup";
 /// How soon to look again at what nobody tells us of.
 const AGAIN: Duration = Duration::from_secs(30);
+/// How soon to go on with what was said: whoever waits for a namespace to go waits for this.
+const SOON: Duration = Duration::from_secs(1);
 
 pub(crate) fn retire(plan: &mut Plan, view: &View<MySQL>) {
     let Some(finalizer) = MySQLOperator::FINALIZER else { return };
@@ -38,7 +40,9 @@ pub(crate) fn retire(plan: &mut Plan, view: &View<MySQL>) {
             // Not by an event, which can't be written there either; and before it is gone.
             let message =
                 "the namespace is being deleted, and nothing can be started in it: no last backup is made";
-            return say(plan, view, message.to_owned(), Some(Trouble::new(NO_FINAL_BACKUP, message)));
+            say(plan, view, message.to_owned(), Some(Trouble::new(NO_FINAL_BACKUP, message)));
+            plan.then(Effect::LookAgain(SOON), "a status that is written makes no noise here");
+            return;
         }
         return release(plan, finalizer);
     }

@@ -126,6 +126,7 @@ fn in_a_namespace_that_goes_it_says_so_and_lets_go() {
         "
         event   Warning NoFinalBackup                                           Degraded was False
         status  Ready=False Progressing=False Degraded=True BackupHealthy=True  what people and programs read of it
+        look    again in 1s                                                     a status that is written makes no noise here
         ",
     );
     assert_eq!(
