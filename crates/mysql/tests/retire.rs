@@ -161,14 +161,18 @@ fn what_never_served_has_nothing_to_back_up() {
 #[test]
 fn a_volume_that_was_there_before_is_not_taken_for_empty() {
     let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, labels: {mysql-instance: shop}, annotations: {mysql.operators.example.com/made-for: another}}}";
-    let mut stage = sample(claim);
-    stage.rest();
-    stage.meanwhile(DELETED);
-    let plan = stage.plan().to_string();
-    assert!(
-        plan.contains("apply   MySQLBackup") && !plan.contains("remove  PersistentVolumeClaim"),
-        "{plan}"
-    );
+    // Made by an instance before this one; made by a person, who had it taken up.
+    for claim in [claim, &claim.replace("mysql.operators.example.com/made-for", "note")] {
+        let mut stage = sample(claim);
+        stage.rest();
+        assert!(stage.child("PersistentVolumeClaim", "mysql-pvc-shop").contains("made-for: "));
+        stage.meanwhile(DELETED);
+        let plan = stage.plan().to_string();
+        assert!(
+            plan.contains("apply   MySQLBackup") && !plan.contains("remove  PersistentVolumeClaim"),
+            "{plan}"
+        );
+    }
 }
 
 #[test]

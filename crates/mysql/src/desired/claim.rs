@@ -61,11 +61,17 @@ fn claim(
     }
 }
 
-/// For which instance a volume was made, by its uid; for this one where it is yet to be.
+/// For which instance a volume was made, by its uid; for this one where it is yet to be. One that somebody else made, and
+/// had taken up, goes by its own uid: nobody here knows what is in it.
 pub(crate) fn made_for(view: &View<MySQL>, claim: &str) -> String {
     let live = view.children.get::<PersistentVolumeClaim>(claim).and_then(Result::ok);
-    live.and_then(|live| live.metadata.annotations?.remove(MADE_FOR))
-        .unwrap_or_else(|| view.resource.metadata.uid.clone().unwrap_or_default())
+    let made_for = match live {
+        Some(PersistentVolumeClaim { metadata, .. }) => {
+            metadata.annotations.and_then(|mut all| all.remove(MADE_FOR)).or(metadata.uid)
+        }
+        None => view.resource.metadata.uid.clone(),
+    };
+    made_for.unwrap_or_default()
 }
 
 fn is_bound(claim: &PersistentVolumeClaim) -> bool {
