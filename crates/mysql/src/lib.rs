@@ -87,6 +87,8 @@ const APP: &str = "mysql";
 const ROLE: &str = "mysql.operators.example.com/role";
 /// The annotation of a claim that says which MySQL, by its uid, it was made for.
 const MADE_FOR: &str = "mysql.operators.example.com/made-for";
+/// The annotation of a claim that says that a server was started on it: from then on something may be there.
+const OPENED: &str = "mysql.operators.example.com/opened";
 /// A label that every namespace has; its value is the namespace's name.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 

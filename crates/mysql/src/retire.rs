@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    DataReason, Effect, EventType, KindRef, Object, Operator as _, Plan, Removal, Target, Trouble, View, pod,
+    DataReason, Effect, EventType, KindRef, Object, Operator as _, Plan, Removal, Target, Trouble, View,
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -183,15 +183,22 @@ fn say(plan: &mut Plan, view: &View<MySQL>, message: String, trouble: Option<Tro
     plan.report(view, status);
 }
 
-/// Whether anything can be on the volume that somebody put there: a server served, or the volume was here before.
+/// Whether anything can be on the volume that somebody put there: a server was started on it, or it was here before.
+/// That nobody here ever reached that server is no evidence: others may have.
 fn may_hold_data(view: &View<MySQL>) -> bool {
     let claim =
         view.children.object(&KindRef::of::<PersistentVolumeClaim>(), &desired::data_claim_name(view.name()));
     let Some(claim) = claim else { return false };
     let uid = view.resource.metadata.uid.as_deref();
     let made_for = claim.value()["metadata"]["annotations"][MADE_FOR].as_str();
-    let serves = server::server_pod(view).is_some_and(|found| pod::is_ready(&found));
-    served(view) || serves || made_for != uid
+    // Without a pod to judge by, there may have been one: but not before the StatefulSet was seen by those who make it, nor
+    // without a volume.
+    let ran = server::ran(view).unwrap_or_else(|| {
+        let pending = claim.value()["status"]["phase"] == "Pending";
+        let set = view.children.object(&KindRef::of::<StatefulSet>(), &desired::server_name(view.name()));
+        !pending && set.is_some_and(|set| !set.value()["status"]["observedGeneration"].is_null())
+    });
+    served(view) || made_for != uid || desired::is_opened(claim) || ran
 }
 
 /// Whether a server ever served, or was filled.

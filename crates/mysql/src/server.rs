@@ -62,12 +62,22 @@ pub(crate) fn server_pod(view: &View<MySQL>) -> Option<Pod> {
 
 /// Whether a server runs, or did so in the pod that there is: one that comes up after a crash must not be disturbed.
 pub(crate) fn runs(view: &View<MySQL>) -> bool {
-    server_pod(view).is_some_and(|pod| {
-        let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-        let waits = |state: Option<&ContainerState>| state.is_none_or(|state| state.waiting.is_some());
-        statuses.into_iter().any(|container| {
-            container.name == CONTAINER && (container.restart_count > 0 || !waits(container.state.as_ref()))
-        })
+    server_pod(view).is_some_and(|pod| was_started(&pod))
+}
+
+/// Whether a server was started in the pod that there is, also where that one ended or goes. `None`: there is no pod to
+/// judge by.
+pub(crate) fn ran(view: &View<MySQL>) -> Option<bool> {
+    let pod = view.children.get::<Pod>(&desired::server_pod(view.name()))?;
+    // What can't be read may be anything.
+    Some(pod.map_or(true, |pod| was_started(&pod) || pod::is_finished(&pod)))
+}
+
+fn was_started(pod: &Pod) -> bool {
+    let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let waits = |state: Option<&ContainerState>| state.is_none_or(|state| state.waiting.is_some());
+    statuses.into_iter().any(|container| {
+        container.name == CONTAINER && (container.restart_count > 0 || !waits(container.state.as_ref()))
     })
 }
 

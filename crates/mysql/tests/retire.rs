@@ -158,6 +158,62 @@ fn what_never_served_has_nothing_to_back_up() {
     );
 }
 
+/// A pod of the server whose container is so.
+fn pod(container: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: mysql-shop-0, labels: {{mysql-instance: shop}}}}, status: \
+         {{containerStatuses: [{{name: mysql, ready: false, image: x, imageID: x, {container}}}]}}}}"
+    )
+}
+
+/// Whether a last backup is asked for before anything goes.
+fn wants_a_last_backup(stage: &mut Stage<MySQLOperator>) -> bool {
+    stage.meanwhile(DELETED);
+    let plan = stage.plan().to_string();
+    let (asks, removes) =
+        (plan.contains("apply   MySQLBackup"), plan.contains("remove  PersistentVolumeClaim"));
+    assert_ne!(asks, removes, "{plan}");
+    asks
+}
+
+#[test]
+fn a_server_that_nobody_here_reached_may_have_served_others() {
+    for (container, ran) in [
+        ("restartCount: 0, state: {waiting: {reason: ImagePullBackOff}}", false),
+        ("restartCount: 0, state: {waiting: {reason: PodInitializing}}", false),
+        ("restartCount: 0, state: {running: {}}", true),
+        ("restartCount: 0, state: {terminated: {exitCode: 1}}", true),
+        ("restartCount: 2, state: {waiting: {reason: CrashLoopBackOff}}", true),
+    ] {
+        let mut stage = sample("");
+        stage.rest();
+        stage.meanwhile(&pod(container));
+        assert_eq!(wants_a_last_backup(&mut stage), ran, "{container}");
+    }
+    // It ran, and is another's turn now.
+    let mut stage = sample("");
+    stage.rest();
+    stage.meanwhile(&pod("restartCount: 0, state: {running: {}}")).rest();
+    stage.meanwhile(&pod("restartCount: 0, state: {waiting: {reason: ContainerCreating}}")).rest();
+    assert!(wants_a_last_backup(&mut stage), "it is remembered on the volume");
+}
+
+#[test]
+fn without_a_pod_to_judge_by_a_server_may_have_served() {
+    let seen = "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: mysql-shop}, status: {observedGeneration: 1}}";
+    let claim = |phase: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: mysql-pvc-shop}}, status: {{phase: {phase}}}}}"
+        )
+    };
+    for (phase, expected) in [("Bound", true), ("Lost", true), ("Pending", false)] {
+        let mut stage = sample("");
+        stage.rest();
+        stage.meanwhile(seen).meanwhile(&claim(phase));
+        assert_eq!(wants_a_last_backup(&mut stage), expected, "{phase}");
+    }
+}
+
 #[test]
 fn a_volume_that_was_there_before_is_not_taken_for_empty() {
     let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, labels: {mysql-instance: shop}, annotations: {mysql.operators.example.com/made-for: another}}}";

@@ -3,18 +3,31 @@
 
 use std::collections::BTreeMap;
 
-use ballast_operator::{View, resources::parse};
+use ballast_operator::{KindRef, Object, View, resources::parse};
 use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
     apimachinery::pkg::api::resource::Quantity,
 };
 
 use super::{backup_claim_name, data_claim_name, kept};
-use crate::{MADE_FOR, resource::MySQL, validate::Instance};
+use crate::{MADE_FOR, OPENED, resource::MySQL, server, validate::Instance};
 
-/// The claim of the data's volume. It says for whom it was made: whoever takes it up later finds data in it.
+/// The claim of the data's volume. It says for whom it was made: whoever takes it up later finds data in it. And it says
+/// whether a server was started on it, for the pod in which that was seen may be another's by the time it matters.
 pub(crate) fn data_claim(view: &View<MySQL>, instance: &Instance) -> PersistentVolumeClaim {
-    claim(view, instance, data_claim_name(&instance.name), &instance.size, instance.class.as_deref())
+    let name = data_claim_name(&instance.name);
+    let live = view.children.object(&KindRef::of::<PersistentVolumeClaim>(), &name);
+    let opened = live.is_some_and(|live| is_opened(live)) || server::ran(view) == Some(true);
+    let mut claim = claim(view, instance, name, &instance.size, instance.class.as_deref());
+    if let Some(annotations) = claim.metadata.annotations.as_mut().filter(|_| opened) {
+        annotations.insert(OPENED.to_owned(), "true".to_owned());
+    }
+    claim
+}
+
+/// Whether a server was ever started on a volume, as far as its claim says.
+pub(crate) fn is_opened(claim: &Object) -> bool {
+    claim.value()["metadata"]["annotations"][OPENED] == "true"
 }
 
 /// The claim of the backups' volume.
