@@ -77,12 +77,17 @@ fn all(view: &View<MySQL>) -> Vec<MySQLBackup> {
     backups
 }
 
+/// Since when there is the data that there is.
+fn since(view: &View<MySQL>) -> Option<Timestamp> {
+    let claim = view.children.get::<PersistentVolumeClaim>(&desired::data_claim_name(view.name()));
+    claim.and_then(Result::ok).and_then(|claim| claim.metadata.creation_timestamp).map(|since| since.0)
+}
+
 /// Those of the data that there is: a volume that was made anew holds nothing of what was backed up before.
 fn of_this_data(view: &View<MySQL>) -> Vec<MySQLBackup> {
-    let claim = view.children.get::<PersistentVolumeClaim>(&desired::data_claim_name(view.name()));
-    let since = claim.and_then(Result::ok).and_then(|claim| claim.metadata.creation_timestamp);
+    let since = since(view);
     let mut backups = all(view);
-    backups.retain(|backup| began(backup) >= since.as_ref().map(|since| since.0));
+    backups.retain(|backup| began(backup) >= since);
     backups
 }
 
@@ -113,6 +118,19 @@ pub(crate) fn last_before_upgrade(view: &View<MySQL>) -> Option<String> {
         backup.spec.reason == Cause::BeforeUpgrade && outcome(backup) == Some(Outcome::Complete)
     };
     of_this_data(view).iter().rev().find(complete).map(kube_core::ResourceExt::name_any)
+}
+
+/// The newest complete one that is there to stay, of whatever was ever on the volume.
+pub(crate) fn newest(view: &View<MySQL>) -> Option<String> {
+    newest_of(all(view).iter())
+}
+
+/// The newest complete one of some. One that goes already is not to be counted on.
+fn newest_of<'b>(backups: impl Iterator<Item = &'b MySQLBackup>) -> Option<String> {
+    backups
+        .filter(|backup| completed(backup).is_some() && backup.metadata.deletion_timestamp.is_none())
+        .max_by_key(|backup| completed(backup).map(|time| time.0))
+        .map(kube_core::ResourceExt::name_any)
 }
 
 /// When the last complete one was made.
@@ -150,19 +168,18 @@ pub(crate) fn retain(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
         matches!(backup.spec.reason, Cause::Scheduled | Cause::BeforeUpgrade)
             && backup.metadata.deletion_timestamp.is_none()
     };
-    // One that goes already is not to be counted on.
-    let last = backups
-        .iter()
-        .filter(|backup| completed(backup).is_some() && backup.metadata.deletion_timestamp.is_none())
-        .max_by_key(|backup| completed(backup).map(|time| time.0));
-    let last = last.map(kube_core::ResourceExt::name_any);
+    // Those of a new volume are no substitute for the last of the one before: somebody may find out late what was lost.
+    let since = since(view);
+    let last = newest_of(backups.iter());
+    let last_before = newest_of(backups.iter().filter(|backup| began(backup) < since));
     let newest = |wanted: Outcome| {
         let of_outcome = move |backup: &&MySQLBackup| outcome(backup) == Some(wanted);
         backups.iter().rev().filter(ours).filter(of_outcome)
     };
     for (place, backup) in newest(Outcome::Complete).enumerate() {
         let restoring = backup.status.as_ref().is_some_and(|status| !status.restoring.is_empty());
-        if Some(backup.name_any()) == last || restoring {
+        let name = Some(backup.name_any());
+        if name == last || name == last_before || restoring {
             continue;
         }
         let age = completed(backup).map(|at| view.now.duration_since(at.0));

@@ -1,6 +1,6 @@
 //! Whether the script was run.
 
-use ballast_operator::{Trouble, View};
+use ballast_operator::{Standing, Trouble, View};
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::Job;
 
@@ -40,10 +40,14 @@ pub(crate) fn script(view: &View<MySQL>, instance: &Instance) -> Script {
         return Script::Done;
     }
     let name = desired::script_name(&instance.name);
-    let Some(Ok(job)) = view.children.get::<Job>(&name) else {
+    let Ok(Standing::Ours(job)) = view.standing::<Job>(&name) else {
         let (config_map, key) = place(script, &name);
         return Script::Begin(config_map, key);
     };
+    if job.metadata.deletion_timestamp.is_some() {
+        // Whatever it did, somebody wants it done anew.
+        return Script::Running;
+    }
     let pods = jobs::pods(view, &name);
     match jobs::progress(&job) {
         Progress::Complete => Script::Done,

@@ -14,9 +14,12 @@
 //! - A volume is opened by what wrote it, or by what its maker says can open it, and then only after a complete backup.
 //!   What is refused leaves the server as it is.
 //! - A server that serves is replaced by another version only after that was found in its image.
-//! - Retention never removes the last complete backup, nor one that is being restored from, nor one that a person made.
+//! - Retention never removes the last complete backup, nor that of what was on the volume before this one, nor one that is
+//!   being restored from, nor one that a person made.
 //! - Under the policy `Snapshot` the volume goes only after a complete backup, unless a person says otherwise by the
 //!   annotation [`SKIP_FINAL_BACKUP`], or the whole namespace goes and nothing can be started in it.
+//! - A volume that a server served from and that is gone is not replaced by an empty one, unless a person says so by the
+//!   annotation [`START_EMPTY`].
 //! - A server is restarted for what a person changed, and never because the operator was: the agent that a pod got is
 //!   replaced only together with a pod that is replaced anyway, or on which no server runs.
 //! - Nothing that holds data has an owner reference. Passwords are in no plan, command line, environment or status.
@@ -77,6 +80,9 @@ pub use validate::{Instance, Placement, Problem, Wanted};
 pub const LABEL: &str = "mysql-instance";
 /// The annotation that lets a MySQL go without a last backup, where its value is `true`.
 pub const SKIP_FINAL_BACKUP: &str = "mysql.operators.example.com/skip-final-backup";
+
+/// The annotation that lets a MySQL whose volume is lost begin with an empty one, where its value is `true`.
+pub const START_EMPTY: &str = "mysql.operators.example.com/start-empty";
 
 /// The annotation that restarts the server whenever its value changes, whatever it is.
 pub const RESTART: &str = "mysql.operators.example.com/restart";

@@ -1,19 +1,20 @@
 //! From what is seen to what is done. Reads like the runbook it replaces.
 
 use ballast_operator::{
-    Answers, Effect, EventType, Material, Object, Operator as _, Plan, Standing, Trouble, View, compare,
-    resources::parse,
+    Answers, Effect, EventType, KindRef, Material, Object, Operator as _, Plan, Standing, Trouble, View,
+    compare, resources::parse,
 };
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::PersistentVolumeClaim};
+use kube_core::ResourceExt as _;
 
 use crate::{
-    MySQLOperator, backups,
+    LABEL, MySQLOperator, START_EMPTY, backups,
     backups::Made,
     configure::{self, Script},
     desired::{self, agent},
     image::Look,
     names,
-    resource::{Cause, MySQL},
+    resource::{Cause, MySQL, MySQLStatus},
     restore::{self, Restore},
     retire,
     server::{self, Change, Health, Target},
@@ -61,6 +62,9 @@ fn bring_about(
             return Report::blocked(view, "Failed", trouble).add(plan, view, instance);
         }
     };
+    if retire::served(view) && !has_data_claim(view) {
+        return miss_the_volume(plan, view, instance);
+    }
     hold(plan);
     keep_passwords(plan, view, instance);
     keep_volumes(plan, view, instance);
@@ -81,7 +85,8 @@ fn bring_about(
         _ => None,
     });
     let mut report = status::of_server(view, &target, &health, &script, growing, trouble);
-    report.status.restored_from = restored.or(report.status.restored_from);
+    // Of a volume that is yet to be made nobody can say what is on it.
+    report.status.restored_from = restored.filter(|_| has_data_claim(view)).or(report.status.restored_from);
     report.add(plan, view, instance);
     plan.then(
         Effect::LookAgain(server::freshness(view)),
@@ -163,6 +168,40 @@ fn keep_passwords(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
         };
         plan.then(mint, because);
     }
+}
+
+fn has_data_claim(view: &View<MySQL>) -> bool {
+    let name = desired::data_claim_name(view.name());
+    view.children.object(&KindRef::of::<PersistentVolumeClaim>(), &name).is_some()
+}
+
+/// An empty volume in the place of one that is lost would look like all is well. Who wants it says so; then what is known
+/// of the lost one is forgotten first, and the next round finds a new instance.
+fn miss_the_volume(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
+    let (name, claim) = (view.name(), desired::data_claim_name(view.name()));
+    if view.resource.annotations().get(START_EMPTY).is_none_or(|value| value != "true") {
+        let backup = backups::newest(view).unwrap_or_else(|| "NAME".to_owned());
+        let message = format!(
+            "the PersistentVolumeClaim {claim}, which the data was on, is gone, and no empty one takes its place: make another \
+             MySQL with restoreFrom.backup {backup}; or, where the volume itself is still there, make that claim again with the \
+             label {LABEL}={name}; or say with `kubectl annotate mysql {name} {START_EMPTY}=true` that it is to begin empty"
+        );
+        return Report::blocked(view, "Failed", Trouble::new("VolumeLost", message))
+            .add(plan, view, instance);
+    }
+    retire::remove_job(plan, view, &desired::script_name(name), "what it configured is gone");
+    let note = format!("begins with an empty volume in the place of the lost one: {START_EMPTY} is true");
+    plan.event(EventType::Warning, "StartsEmpty", "Reconcile", note, "people should know of it");
+    let mut report = Report::before(view, "Starting", "Starting", "it begins with an empty volume");
+    report.status = MySQLStatus {
+        flavour: None,
+        version: None,
+        restored_from: None,
+        init_script_done: false,
+        ..report.status
+    };
+    report.add(plan, view, instance);
+    plan.then(Effect::LookAgain(server::freshness(view)), "a status that is written makes no noise here");
 }
 
 /// Volumes that are not there are made first; those that are to grow do so when all else is done, because it may be

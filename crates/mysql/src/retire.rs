@@ -202,7 +202,7 @@ fn may_hold_data(view: &View<MySQL>) -> bool {
 }
 
 /// Whether a server ever served, or was filled.
-fn served(view: &View<MySQL>) -> bool {
+pub(crate) fn served(view: &View<MySQL>) -> bool {
     let status = view.resource.status.as_ref();
     status.is_some_and(|status| status.version.is_some() || status.restored_from.is_some())
 }

@@ -247,6 +247,15 @@ fn one_that_goes_already_is_not_the_last_that_there_is() {
 }
 
 #[test]
+fn the_last_one_of_the_volume_before_is_never_deleted() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {backupSchedule: null, backup: {retention: {count: 1}}}}");
+    stage.meanwhile("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, creationTimestamp: '2029-12-03T12:00:00Z'}}");
+    stage.meanwhile(&nights([COMPLETE; 6])).rest();
+    assert_eq!(left(&stage), ["c", "f"]);
+}
+
+#[test]
 fn one_that_is_being_restored_from_is_never_deleted() {
     let read = format!("{COMPLETE}, restoring: [copy]");
     assert_eq!(keep("{count: 1}", [COMPLETE, &read, COMPLETE, COMPLETE, COMPLETE, COMPLETE]), ["b", "f"]);
