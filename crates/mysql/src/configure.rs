@@ -52,9 +52,17 @@ pub(crate) fn script(view: &View<MySQL>, instance: &Instance) -> Script {
     match jobs::progress(&job) {
         Progress::Complete => Script::Done,
         // A Job waits longer and longer between its tries. People need not.
-        Progress::Running => match jobs::why_tried_again(&pods) {
-            None => Script::Running,
-            Some(why) => Script::Failed(Trouble::new(
+        Progress::Running => match (jobs::stuck(&pods, view.now), jobs::why_tried_again(&pods)) {
+            (None, None) => Script::Running,
+            (Some(trouble), _) => Script::Failed(Trouble::new(
+                "InitScriptFailed",
+                format!(
+                    "the init script is not begun yet: {}. Once that is put right it goes on; for another mysqlVersion, or \
+                     another place, delete the Job {name}",
+                    trouble.message
+                ),
+            )),
+            (None, Some(why)) => Script::Failed(Trouble::new(
                 "InitScriptFailed",
                 format!("the init script could not be begun, which is tried again: {why}{}", origin(script)),
             )),

@@ -39,7 +39,7 @@ pub(crate) fn look(view: &View<MySQL>, instance: &Instance) -> Look {
     let pods = jobs::pods(view, &name);
     match jobs::progress(&job) {
         Progress::Running => {
-            pod::trouble(&pods, CONTAINER).map_or(Look::Running, |trouble| Look::Lacking(trouble.message))
+            jobs::stuck(&pods, view.now).map_or(Look::Running, |trouble| Look::Lacking(trouble.message))
         }
         Progress::Failed => {
             let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(&job));

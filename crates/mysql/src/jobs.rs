@@ -1,7 +1,7 @@
 //! What a Job and its pods show.
 
-use ballast_operator::View;
-use jiff::Timestamp;
+use ballast_operator::{Trouble, View, pod};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::{Job, JobCondition},
     core::v1::{ContainerStateTerminated, Pod},
@@ -12,6 +12,10 @@ use crate::{
     ask::LastWords,
     desired::{CONTAINER, agent},
 };
+
+/// How long a pod may wait for a machine before that is told: a volume that is yet to be made takes a moment, and a machine
+/// that is yet to come a while.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// How far a Job is, as Kubernetes says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,23 @@ pub(crate) fn last_words(pod: &Pod) -> Option<LastWords> {
 pub(crate) fn why_tried_again(pods: &[Pod]) -> Option<String> {
     let again = |ended: &&ContainerStateTerminated| ![0, agent::FINAL].contains(&ended.exit_code);
     pods.last().and_then(ended).filter(again).and_then(|_| why_failed(pods))
+}
+
+/// What keeps a Job from doing anything, where its pod is there and can't start.
+pub(crate) fn stuck(pods: &[Pod], now: Timestamp) -> Option<Trouble> {
+    let waiting: Vec<Pod> = pods.iter().filter(|pod| ended(pod).is_none()).cloned().collect();
+    pod::trouble(&waiting, CONTAINER).or_else(|| {
+        let patient = |pod: &&Pod| {
+            let made = pod.metadata.creation_timestamp.as_ref();
+            made.is_some_and(|made| now.duration_since(made.0) >= PATIENCE)
+        };
+        let (pod, why) =
+            waiting.iter().filter(patient).find_map(|pod| Some((pod, pod::unschedulable(pod)?)))?;
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        let message =
+            format!("no machine takes the pod {name}: {why}; `kubectl describe pod {name}` says more");
+        Some(Trouble::new("Unschedulable", message))
+    })
 }
 
 /// The last of a Job's pods that failed.

@@ -273,7 +273,7 @@ fn begin_with(
         Restore::Refused(trouble) => Report::blocked(view, "Failed", trouble),
         Restore::TriedAgain(trouble) => Report {
             trouble: Some(trouble),
-            ..Report::before(view, "Restoring", "Restoring", "the backup is verified and loaded once more")
+            ..Report::before(view, "Restoring", "Restoring", "the backup is to be verified and loaded")
         },
         Restore::Running | Restore::Done(_) => {
             Report::before(view, "Restoring", "Restoring", "the backup is verified and loaded")

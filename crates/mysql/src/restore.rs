@@ -1,7 +1,11 @@
 //! Whether an instance that begins with a backup has it.
 
 use ballast_operator::{Trouble, View};
-use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job, core::v1::PersistentVolumeClaim};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{PersistentVolumeClaim, Pod},
+};
 
 use crate::{
     desired::{self, agent::Source},
@@ -25,7 +29,7 @@ pub(crate) enum Restore {
     Begin(Source),
     /// It is under way.
     Running,
-    /// It failed, and is tried again.
+    /// It failed, and is tried again; or its pod can't start.
     TriedAgain(Trouble),
 }
 
@@ -41,11 +45,7 @@ pub(crate) fn restore(view: &View<MySQL>, instance: &Instance) -> Restore {
     if let Some(Ok(job)) = view.children.get::<Job>(&name) {
         let pods = jobs::pods(view, &name);
         return match jobs::progress(&job) {
-            Progress::Running => jobs::why_tried_again(&pods).map_or(Restore::Running, |why| {
-                let why = with_remedy(instance, why);
-                let message = format!("{what} was not restored, which is tried again: {why}");
-                Restore::TriedAgain(Trouble::new("RestoreFailed", message))
-            }),
+            Progress::Running => running(view, instance, &what, &pods),
             Progress::Complete => Restore::Done(Some(what)),
             Progress::Failed => {
                 let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(&job));
@@ -78,6 +78,23 @@ pub(crate) fn restore(view: &View<MySQL>, instance: &Instance) -> Restore {
         }
         RestoreFrom { .. } => Restore::Done(None),
     }
+}
+
+/// What hinders it now comes before what failed earlier.
+fn running(view: &View<MySQL>, instance: &Instance, what: &str, pods: &[Pod]) -> Restore {
+    if let Some(Trouble { reason, message }) = jobs::stuck(pods, view.now) {
+        let name = desired::restore_name(&instance.name);
+        let message = format!(
+            "{what} is not restored yet: {message}. Once that is put right it goes on; for another mysqlVersion, or another \
+             place, delete the Job {name}"
+        );
+        return Restore::TriedAgain(Trouble::new(reason, message));
+    }
+    jobs::why_tried_again(pods).map_or(Restore::Running, |why| {
+        let why = with_remedy(instance, why);
+        let message = format!("{what} was not restored, which is tried again: {why}");
+        Restore::TriedAgain(Trouble::new("RestoreFailed", message))
+    })
 }
 
 /// A volume that is too small for what is restored can grow.

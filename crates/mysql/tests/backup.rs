@@ -158,6 +158,20 @@ fn a_manifest_with_another_checksum_is_not_believed() {
 }
 
 #[test]
+fn a_pod_that_can_not_start_is_told() {
+    let mut stage = asked();
+    let waiting = "{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0', imageID: '', state: {waiting: {reason: ImagePullBackOff}}}";
+    stage.meanwhile(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: now-x, labels: {{batch.kubernetes.io/job-name: now}}, ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: now, uid: j, controller: true}}]}}, status: {{containerStatuses: [{waiting}]}}}}"));
+    assert_eq!(
+        stage.rest().condition("Degraded"),
+        "True ImagePullFailed: the backup is not begun yet: 1 of 1 pods fail: now-x: the image mysql:8.0 can't be pulled; \
+         `kubectl describe pod now-x` says why. Once that is put right it goes on; delete this MySQLBackup to give it up"
+    );
+    stage.meanwhile(&ended(0, &good())).rest();
+    assert!(stage.condition("Degraded").starts_with("False"), "{}", stage.condition("Degraded"));
+}
+
+#[test]
 fn a_job_that_succeeded_is_no_evidence() {
     let mut stage = asked();
     stage.meanwhile(&job("Complete"));

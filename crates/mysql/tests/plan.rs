@@ -379,6 +379,64 @@ fn a_restore_that_failed_is_told_before_its_job_gives_up() {
     );
 }
 
+/// Pods of a Job that can't start.
+fn stuck(job: &str) -> [(String, &'static str); 3] {
+    let pod = |status: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {job}-x, labels: {{mysql-instance: shop}}, creationTimestamp: \
+             '2030-01-01T11:59:00Z', ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: {job}, uid: j, controller: \
+             true}}]}}, status: {{{status}}}}}"
+        )
+    };
+    let waits = |why: &str| {
+        pod(&format!(
+            "containerStatuses: [{{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0', imageID: '', state: \
+             {{waiting: {{{why}}}}}}}]"
+        ))
+    };
+    [
+        (waits("reason: ImagePullBackOff"), "the image mysql:8.0 can't be pulled"),
+        (waits("reason: CreateContainerConfigError, message: no such secret"), "no such secret"),
+        (
+            pod(
+                "conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: 0/3 nodes}]",
+            ),
+            "no machine takes the pod",
+        ),
+    ]
+}
+
+#[test]
+fn a_job_whose_pod_can_not_start_is_told() {
+    for (pod, expected) in stuck("mysql-restore-shop") {
+        let mut stage = sample(&backup("before", "Requested", "2030-01-01T02:00:00Z", COMPLETE));
+        stage.meanwhile(RESTORED).rest();
+        stage.meanwhile(&pod).rest();
+        let said = stage.condition("Degraded");
+        assert!(said.starts_with("True ") && said.contains(expected), "{said}");
+        assert!(said.contains("the MySQLBackup before is not restored yet: "), "{said}");
+        assert!(said.ends_with("delete the Job mysql-restore-shop"), "{said}");
+        stage.meanwhile("{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-restore-shop}, status: {conditions: [{type: Complete, status: 'True'}]}}");
+        assert!(stage.rest().condition("Degraded").starts_with("False"), "{}", stage.condition("Degraded"));
+    }
+    for (pod, expected) in stuck("mysql-init-shop") {
+        let mut stage = sample("");
+        stage.meanwhile("{kind: MySQL, spec: {initScript: {inline: SELECT 1}}}").rest();
+        runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+        stage.rest();
+        stage.meanwhile(&pod).rest();
+        let said = stage.condition("Degraded");
+        assert!(said.starts_with("True InitScriptFailed: the init script is not begun yet: "), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+    // A machine may take a moment to be found.
+    let (pod, _) = &stuck("mysql-restore-shop")[2];
+    let mut stage = sample(&backup("before", "Requested", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile(RESTORED).rest();
+    stage.meanwhile(&pod.replace("11:59:00Z", "11:59:30Z")).rest();
+    assert!(stage.condition("Degraded").starts_with("False"), "{}", stage.condition("Degraded"));
+}
+
 const RESTORED: &str = "{kind: MySQL, spec: {restoreFrom: {backup: before}}}";
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ballast_operator::{Answers, Question, View};
+use ballast_operator::{Answers, Question, Trouble, View};
 use jiff::SignedDuration;
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
@@ -60,6 +60,8 @@ pub(super) fn job(view: &View<MySQLBackup>) -> Found {
 pub(super) enum Proof {
     /// It is being made, where it was tried before in spite of what failed then.
     Running(Option<String>),
+    /// It is to be made, and its pod can't start.
+    Stuck(Trouble),
     /// It was made so long ago, and the pod that did is not seen yet.
     Unseen(SignedDuration),
     /// It is complete: this is what is known of it.
@@ -74,7 +76,10 @@ pub(super) fn proof(view: &View<MySQLBackup>, job: &Job, answers: &Answers) -> P
         return complete(view, pod, &words, answers);
     }
     match jobs::progress(job) {
-        Progress::Running => Proof::Running(jobs::why_tried_again(&pods)),
+        Progress::Running => match jobs::stuck(&pods, view.now) {
+            Some(trouble) => Proof::Stuck(trouble),
+            None => Proof::Running(jobs::why_tried_again(&pods)),
+        },
         Progress::Failed => {
             let why = jobs::overdue(job).or_else(|| jobs::why_failed(&pods)).or_else(|| jobs::given_up(job));
             Proof::Failed(why.unwrap_or_else(|| "nobody said why".to_owned()))

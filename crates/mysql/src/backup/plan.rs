@@ -102,6 +102,15 @@ fn make(
                 let because = "the Job is done, and its pod was not seen to be";
                 plan.look_anew(KindRef::of::<Pod>(), ago, because);
             }
+            Proof::Stuck(Trouble { reason, message }) => {
+                let message = format!(
+                    "the backup is not begun yet: {message}. Once that is put right it goes on; delete this MySQLBackup to \
+                     give it up"
+                );
+                let (mut status, _) = pending(reason, message.clone());
+                status.started_at = started_at(&job);
+                report(plan, view, status, reason, Some(Trouble::new(reason, message)));
+            }
             Proof::Running(failed) => {
                 let message = match failed {
                     None => "the backup is being made".to_owned(),
@@ -285,7 +294,16 @@ fn clear_away(plan: &mut Plan, operator: &MySQLBackupOperator, view: &View<MySQL
             plan.apply(Object::of(&job), format!("{file} goes first"));
             wait(plan, view, status, format!("{file} is being removed"), None);
         }
-        Some((Progress::Running, _)) => wait(plan, view, status, format!("{file} is being removed"), None),
+        Some((Progress::Running, _)) => match jobs::stuck(&jobs::pods(view, &name), view.now) {
+            None => wait(plan, view, status, format!("{file} is being removed"), None),
+            Some(trouble) => {
+                let message = format!(
+                    "{file} is not removed yet: {}. Once that is put right it goes on; or set spec.deletionPolicy to Retain",
+                    trouble.message
+                );
+                wait(plan, view, status, message.clone(), Some(Trouble::new("RemovalFailed", message)));
+            }
+        },
         Some((Progress::Complete, _)) => release(plan, "the file is gone"),
         Some((Progress::Failed, job)) => {
             let why = jobs::why_failed(&jobs::pods(view, &name)).or_else(|| jobs::given_up(&job));
