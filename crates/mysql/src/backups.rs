@@ -61,6 +61,10 @@ pub(crate) fn before_deletion(view: &View<MySQL>) -> Made {
 
 fn made(view: &View<MySQL>, name: &str) -> Made {
     let Some(Ok(backup)) = view.children.get::<MySQLBackup>(name) else { return Made::Absent };
+    if backup.metadata.deletion_timestamp.is_some() {
+        // It is not to be counted on, and another one is made when it is gone.
+        return Made::Running;
+    }
     let status = backup.status.unwrap_or_default();
     match status.outcome {
         None => Made::Running,
@@ -115,7 +119,9 @@ fn completed(backup: &MySQLBackup) -> Option<&Time> {
 /// The last complete one that was made before a change of the version.
 pub(crate) fn last_before_upgrade(view: &View<MySQL>) -> Option<String> {
     let complete = |backup: &&MySQLBackup| {
-        backup.spec.reason == Cause::BeforeUpgrade && outcome(backup) == Some(Outcome::Complete)
+        backup.spec.reason == Cause::BeforeUpgrade
+            && outcome(backup) == Some(Outcome::Complete)
+            && backup.metadata.deletion_timestamp.is_none()
     };
     of_this_data(view).iter().rev().find(complete).map(kube_core::ResourceExt::name_any)
 }

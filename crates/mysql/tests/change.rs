@@ -164,6 +164,18 @@ fn without_a_complete_backup_the_server_is_left_as_it_is() {
 }
 
 #[test]
+fn a_backup_that_somebody_deletes_is_no_way_back() {
+    let (mut stage, name) = upgrading();
+    let complete = backup(&name, "BeforeUpgrade", "2030-01-01T12:00:00Z", COMPLETE);
+    stage
+        .meanwhile(&complete.replace("labels:", "deletionTimestamp: '2030-01-01T12:30:00Z', labels:"))
+        .rest();
+    assert_eq!(image(&stage), "mysql:8.0");
+    stage.lose("MySQLBackup", &name).rest();
+    assert!(stage.child("MySQLBackup", &name).contains("BeforeUpgrade"), "another one is made");
+}
+
+#[test]
 fn an_upgrade_that_fails_says_the_way_back_and_it_is_one() {
     let (mut stage, name) = upgrading();
     stage.meanwhile(&backup(&name, "BeforeUpgrade", "2030-01-01T12:00:00Z", COMPLETE)).rest();

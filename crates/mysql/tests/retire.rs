@@ -52,6 +52,26 @@ fn under_snapshot_a_last_backup_is_made_and_kept_before_anything_goes() {
     }
 }
 
+/// The last backup is complete, and somebody deletes it.
+fn going() -> String {
+    let complete = backup(FINAL, "BeforeDeletion", "2030-01-01T12:00:00Z", COMPLETE);
+    complete.replace("labels:", "deletionTimestamp: '2030-01-01T12:30:00Z', labels:")
+}
+
+#[test]
+fn a_last_backup_that_somebody_deletes_is_none() {
+    let mut stage = deleted("Snapshot");
+    stage.rest();
+    stage.meanwhile(&going());
+    assert!(!stage.plan().to_string().contains("remove"), "{}", stage.plan());
+    stage.lose("MySQLBackup", FINAL);
+    assert!(
+        stage.plan().to_string().contains("apply   MySQLBackup"),
+        "another one is made: {}",
+        stage.plan()
+    );
+}
+
 #[test]
 fn a_last_backup_that_fails_keeps_everything() {
     let mut stage = deleted("Snapshot");
