@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube_core::ResourceExt as _;
 
 use crate::{
-    LABEL, ROLE,
+    INSTANTIATE, LABEL, MANUAL, ROLE,
     desired::{self, Role},
     resource::{Cause, MySQL, MySQLBackup, Outcome, Scheduled},
     schedule::Schedule,
@@ -156,11 +156,21 @@ pub(crate) fn jobs(view: &View<MySQL>) -> Vec<String> {
     view.children.objects(&kind).filter(|job| of_cron_job(job)).map(|job| job.name().to_owned()).collect()
 }
 
+/// Whether a person made a Job, and not the clock.
+fn is_by_hand(view: &View<MySQL>, job: &str) -> bool {
+    let job = view.children.object(&KindRef::of::<Job>(), job);
+    job.is_some_and(|job| job.value()["metadata"]["annotations"][INSTANTIATE] == MANUAL)
+}
+
 /// Makes a record of each Job that has none.
 pub(crate) fn record(plan: &mut Plan, view: &View<MySQL>) {
     for name in jobs(view) {
         if view.children.object(&KindRef::of::<MySQLBackup>(), &name).is_none() {
-            let record = desired::backup(view, name, None, Cause::Scheduled, None);
+            let record = if is_by_hand(view, &name) {
+                desired::record_by_hand(view, name)
+            } else {
+                desired::backup(view, name, None, Cause::Scheduled, None)
+            };
             plan.apply(Object::of(&record), "what came of a Job is to be known after it is gone");
         }
     }

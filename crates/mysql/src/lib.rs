@@ -95,6 +95,10 @@ const ROLE: &str = "mysql.operators.example.com/role";
 const MADE_FOR: &str = "mysql.operators.example.com/made-for";
 /// The annotation of a claim that says that a server was started on it: from then on something may be there.
 const OPENED: &str = "mysql.operators.example.com/opened";
+/// The annotation by which kubectl marks a Job that a person made from a CronJob; the record of such a Job has it too.
+const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
+/// Its value.
+const MANUAL: &str = "manual";
 /// A label that every namespace has; its value is the namespace's name.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 

@@ -243,7 +243,12 @@ fn a_failure_says_what_the_pod_said() {
 
 #[test]
 fn the_record_of_a_job_follows_that_job_and_never_makes_one() {
-    let record = ASKED.replace("Requested", "Scheduled");
+    let by_hand = "annotations: {cronjob.kubernetes.io/instantiate: manual}, uid";
+    follows_its_job(&ASKED.replace("Requested", "Scheduled"));
+    follows_its_job(&ASKED.replace("uid", by_hand));
+}
+
+fn follows_its_job(record: &str) {
     let theirs = "{apiVersion: batch/v1, kind: Job, metadata: {name: now, labels: {mysql-instance: shop, mysql.operators.example.com/role: backup}, ownerReferences: [{apiVersion: batch/v1, kind: CronJob, name: mysql-backup-shop, uid: c, controller: true}]}}";
     let mut stage = backup_stage(&format!("{record}\n---\n{INSTANCE}\n---\n{theirs}"));
     assert!(stage.rest().condition("Progressing").starts_with("True Running"));

@@ -32,6 +32,20 @@ fn a_job_that_was_made_from_the_cron_job_is_recorded() {
 }
 
 #[test]
+fn a_job_that_a_person_made_is_theirs_to_delete() {
+    let by_hand =
+        JOB.replace("  labels:", "  annotations: {cronjob.kubernetes.io/instantiate: manual}\n  labels:");
+    let mut stage = settled(&by_hand);
+    let record = stage.child("MySQLBackup", "manual-backup");
+    assert!(record.contains("reason: Requested") && record.contains("instantiate: manual"), "{record}");
+    stage.meanwhile("{kind: MySQL, spec: {backupSchedule: null, backup: {retention: {count: 1}}}}");
+    stage.meanwhile(&backup("manual-backup", "Requested", "2029-12-01T01:00:00Z", COMPLETE));
+    stage.meanwhile(&nights([COMPLETE; 6])).rest();
+    assert_eq!(left(&stage), ["f"]);
+    assert!(stage.child("MySQLBackup", "manual-backup").contains("kind: MySQLBackup"));
+}
+
+#[test]
 fn the_last_backup_is_the_last_complete_one() {
     let mut stage = settled(&backup("one", "Scheduled", "2030-01-01T02:00:00Z", COMPLETE));
     assert!(stage.status().contains("lastBackup: \"2030-01-01T02:00:00Z\""), "{}", stage.status());

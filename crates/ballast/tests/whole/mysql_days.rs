@@ -5,6 +5,7 @@
 use crate::support::mysql::{Holder, Instance, LONG, exec, look_at};
 use crate::support::user::User;
 use crate::support::{Cluster, Process, eventually};
+use serde_json::Value;
 
 const SHOP: &str = r#"
 apiVersion: operators.example.com/v1alpha1
@@ -58,26 +59,40 @@ fn waits_for_its_script(shop: Instance<'_>) {
     assert_eq!(shop.sql("SELECT n FROM kept;").ok(), "1\n");
 }
 
-/// A backup by the CronJob, now.
+/// A backup by the CronJob, by hand.
 fn back_up(shop: Instance<'_>, name: &str) -> String {
     let cluster = shop.cluster;
     cluster.kubectl(&format!("create job --from=cronjob/mysql-backup-shop {name}")).ok();
+    is_made(cluster, name)
+}
+
+/// Waits for a backup, and gives its file.
+fn is_made(cluster: &Cluster, name: &str) -> String {
     cluster.kubectl(&format!("wait --for=create mysqlbackup/{name} {LONG}")).ok();
     cluster.kubectl(&format!("wait --for=condition=Ready mysqlbackup/{name} {LONG}")).ok();
     cluster.field(&format!("mysqlbackup/{name}"), ".status.file")
 }
 
-/// One is kept: of the other neither the record nor the file is there any more.
-fn keeps_one_backup(shop: Instance<'_>) {
+/// A backup by the CronJob, as its clock makes one: nothing marks it as a person's.
+fn as_by_the_clock(shop: Instance<'_>, name: &str) -> String {
     let cluster = shop.cluster;
-    let first = back_up(shop, "first");
-    look_at(cluster, "eyes", "backup-pvc-shop");
-    assert!(exec(cluster, "eyes", "ls").contains(&first), "{first}");
-    let second = back_up(shop, "second");
+    let dry = format!("create job --from=cronjob/mysql-backup-shop {name} --dry-run=client -o json");
+    let mut job: Value = serde_json::from_str(&cluster.kubectl(&dry).ok()).unwrap();
+    let annotations = job["metadata"]["annotations"].as_object_mut().unwrap();
+    assert_eq!(annotations.remove("cronjob.kubernetes.io/instantiate"), Some("manual".into()));
+    cluster.kubectl_with(&["create", "-f", "-"], &job.to_string()).ok();
+    is_made(cluster, name)
+}
+
+/// One is kept of those that the clock made: of the other neither the record nor the file is there any more. What a person
+/// made is theirs.
+fn keeps_one_backup(shop: Instance<'_>, mine: &str, first: &str) {
+    let cluster = shop.cluster;
     cluster.kubectl(&format!("wait --for=delete mysqlbackup/first {LONG}")).ok();
     let left = exec(cluster, "eyes", "ls -A");
-    assert!(!left.contains(&first) && left.contains(&second), "{first}, {second}: {left}");
+    assert!(!left.contains(first) && left.contains(mine), "{first}, {mine}: {left}");
     assert_eq!(cluster.kubectl("get job first --ignore-not-found").ok(), "", "its Job goes with it");
+    assert!(cluster.kubectl("get mysqlbackup mine").ok().contains("Complete"));
 }
 
 /// Nobody asked for it: the time did.
@@ -211,11 +226,15 @@ fn its_later_days_are_as_the_book_has_them() {
     let shop = Instance::shop(&cluster, "shop");
     waits_for_its_script(shop);
     let passwords = [shop.password("password"), shop.password("root-password")];
-    keeps_one_backup(shop);
+    let (mine, first) = (back_up(shop, "mine"), as_by_the_clock(shop, "first"));
+    look_at(&cluster, "eyes", "backup-pvc-shop");
+    let files = exec(&cluster, "eyes", "ls");
+    assert!(files.contains(&mine) && files.contains(&first), "{mine}, {first}: {files}");
     let last = shop.field(".status.lastBackup");
     patch(&cluster, r#"{"backupSchedule":"* * * * *"}"#);
     stays_where_a_version_is_not_to_be_had(shop);
     is_backed_up_by_the_clock(shop, &last);
+    keeps_one_backup(shop, &mine, &first);
     goes_and_comes_back(shop);
     finds_the_way_back(shop);
     gives_its_last_backup_up(Instance::shop(&cluster, "copy"));

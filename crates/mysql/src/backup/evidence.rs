@@ -18,7 +18,7 @@ use crate::{
     ask::{Ask, LastWords, Manifest, server},
     desired::{self, CONTAINER, Role},
     jobs::{self, Progress, ended, last_words},
-    resource::{Cause, MySQLBackup, MySQLBackupStatus, Outcome, TableDigest},
+    resource::{MySQLBackup, MySQLBackupStatus, Outcome, TableDigest},
 };
 
 /// So many tables are shown. The manifest on the volume has them all.
@@ -44,7 +44,7 @@ pub(super) fn job(view: &View<MySQLBackup>) -> Found {
     let kind = ballast_operator::KindRef::of::<Job>();
     let Some(object) = view.children.object(&kind, view.name()) else { return Found::Nothing };
     let spec = &view.resource.spec;
-    let of_cron_job = spec.reason == Cause::Scheduled
+    let of_cron_job = desired::is_record(&view.resource)
         && object.label(LABEL) == Some(&spec.instance)
         && object.label(ROLE) == Some(Role::Backup.word())
         && object.controller().is_some_and(|owner| {

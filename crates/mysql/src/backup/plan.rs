@@ -130,13 +130,13 @@ fn make(
             report(plan, view, status, reason, Some(Trouble::new("NameTaken", message)));
         }
         Found::Nothing
-            if wanted.spec.reason == Cause::Scheduled
+            if desired::is_record(&view.resource)
                 && evidence::recent(view, view.resource.metadata.creation_timestamp.as_ref()).is_some() =>
         {
             let (status, reason) = pending("Running", "the backup's Job is not seen yet".to_owned());
             report(plan, view, status, reason, None);
         }
-        Found::Nothing if wanted.spec.reason == Cause::Scheduled => {
+        Found::Nothing if desired::is_record(&view.resource) => {
             return fail(
                 plan,
                 view,

@@ -19,7 +19,7 @@ use kube_core::Resource;
 
 use crate::{APP, LABEL, ROLE};
 
-pub(crate) use backup::backup;
+pub(crate) use backup::{backup, is_record, record_by_hand};
 pub(crate) use claim::{backup_claim, data_claim, is_opened, requested};
 pub(crate) use cron_job::cron_job;
 pub(crate) use job::{dump_job, look_job, remove_job, restore_job, script_job};

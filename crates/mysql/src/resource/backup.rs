@@ -84,10 +84,11 @@ pub struct MySQLBackupSpec {
 /// Why a backup is made.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cause {
-    /// Somebody asked for it by making this resource. It is kept until somebody deletes it.
+    /// Somebody asked for it, by making this resource or a Job of the same name from the CronJob. It is kept until somebody
+    /// deletes it.
     #[default]
     Requested,
-    /// A Job of the same name was made from the CronJob, by the clock or by hand, and this is the record of it.
+    /// A Job of the same name was made by the CronJob's clock, and this is the record of it.
     Scheduled,
     /// The server is about to be upgraded.
     BeforeUpgrade,

@@ -276,7 +276,7 @@ pub struct Backups {
 }
 
 /// Which backups are kept. The last complete one always is, and one that is being restored from, and those that
-/// people asked for by a MySQLBackup of their own.
+/// people asked for, by a MySQLBackup of their own or by a Job from the CronJob.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[x_kube(crates(kube_core = "::kube_core"))]
 #[serde(rename_all = "camelCase")]

@@ -58,10 +58,15 @@ const SCHEDULED: &str = "storageSize: 1Gi, backupSchedule: '@yearly', backup: {r
 
 /// `kubectl create job --from=cronjob/mysql-backup-shop NAME`.
 fn by_hand(name: &'static str) -> Act {
-    Act::with(move |client| create_job(client, name))
+    Act::with(move |client| create_job(client, name, true))
 }
 
-fn create_job(client: Client, name: &'static str) -> BoxFuture<'static, Result<(), ActError>> {
+/// What the clock makes of the CronJob.
+fn by_the_clock(name: &'static str) -> Act {
+    Act::with(move |client| create_job(client, name, false))
+}
+
+fn create_job(client: Client, name: &'static str, by_hand: bool) -> BoxFuture<'static, Result<(), ActError>> {
     async move {
         let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), "default");
         let jobs: Api<Job> = Api::namespaced(client, "default");
@@ -75,7 +80,9 @@ fn create_job(client: Client, name: &'static str) -> BoxFuture<'static, Result<(
             block_owner_deletion: None,
         };
         let template = cron_job.spec.map(|spec| spec.job_template).unwrap_or_default();
+        let mark = ("cronjob.kubernetes.io/instantiate".to_owned(), "manual".to_owned());
         let metadata = ObjectMeta {
+            annotations: by_hand.then(|| [mark].into()),
             name: Some(name.to_owned()),
             owner_references: Some(vec![owner]),
             ..template.metadata.unwrap_or_default()
@@ -99,15 +106,15 @@ pub fn configured() -> Life {
         .act("delete", Act::delete(named("MySQL", "shop")))
 }
 
-/// Backed up on demand and by the CronJob, well and badly, with few backups kept.
+/// Backed up on demand, by hand and by the clock, well and badly, with few backups kept.
 pub fn backed_up() -> Life {
     Life::new("backed up")
         .act("furnish the cluster", furnish(&["shop"]))
         .act("create", Act::apply(mysql("shop", "8.0", SCHEDULED)))
         .act("back up", Act::apply(backup("now")))
-        .act("back up by hand", by_hand("first"))
-        .act("back up by hand again", by_hand("second"))
-        .act("a backup that holds nothing", by_hand("hollow"))
+        .act("back up by the clock", by_the_clock("first"))
+        .act("back up by the clock again", by_the_clock("second"))
+        .act("a backup by hand that holds nothing", by_hand("hollow"))
         .act("delete a backup", Act::delete(named("MySQLBackup", "now")))
 }
 
