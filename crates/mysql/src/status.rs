@@ -72,7 +72,7 @@ impl Report {
         let status = MySQLStatus {
             phase: self.phase.to_owned(),
             message,
-            last_backup: backups::last_complete(view).or(self.status.last_backup),
+            last_backup: backups::last_complete(view),
             observed_generation: view.generation(),
             schedule: backups::scheduled(view, instance),
             conditions: conditions.into_list(),
