@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    DataReason, Effect, EventType, KindRef, Object, Operator as _, Plan, Removal, Target, Trouble, View,
+    DataReason, Effect, EventType, KindRef, Object, Operator as _, Plan, Removal, Target, Trouble, View, pod,
 };
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -147,8 +147,10 @@ fn take_the_last_backup(plan: &mut Plan, view: &View<MySQL>) -> bool {
             ),
         )),
     };
+    let serves = server::server_pod(view).is_some_and(|found| pod::is_ready(&found));
     let message = match &trouble {
         Some(trouble) => trouble.message.clone(),
+        None if !serves => format!("the last backup, {name}, waits for the server to serve; {way_out}"),
         None => format!("the last backup, {name}, is being made"),
     };
     say(plan, view, message, trouble);
@@ -156,9 +158,24 @@ fn take_the_last_backup(plan: &mut Plan, view: &View<MySQL>) -> bool {
     false
 }
 
+/// An instance may go before anybody here heard its server. The last backup is made of what Kubernetes says is ready: then
+/// a query succeeded.
+fn learned(view: &View<MySQL>, status: MySQLStatus) -> MySQLStatus {
+    let ready = server::server_pod(view).is_some_and(|found| pod::is_ready(&found));
+    let set = view.children.get::<StatefulSet>(&desired::server_name(view.name())).and_then(Result::ok);
+    match set.filter(|_| ready && status.flavour.is_none()) {
+        Some(live) => MySQLStatus {
+            flavour: desired::flavour_of(&live),
+            image: desired::image_of(&live).map(str::to_owned),
+            ..status
+        },
+        None => status,
+    }
+}
+
 /// What is said of an instance that goes.
 fn say(plan: &mut Plan, view: &View<MySQL>, message: String, trouble: Option<Trouble>) {
-    let old = view.resource.status.clone().unwrap_or_default();
+    let old = learned(view, view.resource.status.clone().unwrap_or_default());
     let mut conditions = view
         .conditions()
         .set("Ready", false, "Deleting", "it is being deleted")

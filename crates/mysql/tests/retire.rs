@@ -6,7 +6,7 @@ mod support;
 
 use ballast_mysql::MySQLOperator;
 use ballast_staging::{Stage, same_text};
-use support::{COMPLETE, backup, sample, settled};
+use support::{COMPLETE, UP, backup, sample, settled};
 
 const DELETED: &str = "{kind: MySQL, metadata: {deletionTimestamp: '2030-01-01T12:00:00Z'}}";
 const FINAL: &str = "final-shop-0a1b2c3d";
@@ -232,6 +232,24 @@ fn without_a_pod_to_judge_by_a_server_may_have_served() {
         stage.meanwhile(seen).meanwhile(&claim(phase));
         assert_eq!(wants_a_last_backup(&mut stage), expected, "{phase}");
     }
+}
+
+#[test]
+fn the_last_backup_of_a_server_that_was_not_heard_yet_is_made_once_it_serves() {
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, labels: {mysql-instance: shop}, annotations: {mysql.operators.example.com/made-for: another}}}";
+    let mut stage = sample(claim);
+    stage.rest();
+    stage.meanwhile(DELETED).rest();
+    assert_eq!(
+        stage.condition("Progressing"),
+        "True Deleting: the last backup, final-shop-0a1b2c3d, waits for the server to serve; `kubectl annotate mysql shop \
+         mysql.operators.example.com/skip-final-backup=true` lets it go without"
+    );
+    assert!(!stage.status().contains("flavour:"), "{}", stage.status());
+    stage.meanwhile(UP).rest();
+    let status = stage.status();
+    assert!(status.contains("flavour: MySQL") && status.contains("image: mysql:8.0"), "{status}");
+    assert!(stage.condition("Progressing").ends_with("is being made"), "{}", stage.condition("Progressing"));
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(crate) use pod::{CONTAINER, requests};
 pub(crate) use script::script;
 pub(crate) use secret::secret;
 pub(crate) use service::service;
-pub(crate) use stateful_set::{agent_image_of, image_of, is_upgrade, stateful_set};
+pub(crate) use stateful_set::{agent_image_of, flavour_of, image_of, is_upgrade, stateful_set};
 
 /// What a pod is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

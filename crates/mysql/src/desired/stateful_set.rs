@@ -124,6 +124,14 @@ pub(crate) fn image_of(live: &StatefulSet) -> Option<&str> {
     container(live)?.image.as_deref()
 }
 
+/// Which of the two servers a StatefulSet's pod is to run.
+pub(crate) fn flavour_of(live: &StatefulSet) -> Option<Flavour> {
+    let words = container(live)?.command.as_ref()?;
+    [Flavour::MySQL, Flavour::MariaDB]
+        .into_iter()
+        .find(|known| words.iter().any(|word| word == known.traits().word))
+}
+
 /// Whether a StatefulSet's server may open data of an older series.
 pub(crate) fn is_upgrade(live: &StatefulSet) -> bool {
     let words = container(live).and_then(|container| container.command.as_ref());
