@@ -11,9 +11,9 @@ use k8s_openapi::{
 use kube_core::ResourceExt as _;
 
 use crate::{
-    INSTANTIATE, LABEL, MANUAL, ROLE,
+    INSTANTIATE, LABEL, MANUAL, ROLE, VOLUME_GONE,
     desired::{self, Role},
-    resource::{Cause, MySQL, MySQLBackup, Outcome, Scheduled},
+    resource::{Cause, MySQL, MySQLBackup, MySQLBackupStatus, Outcome, Scheduled},
     schedule::Schedule,
     validate::Instance,
 };
@@ -68,6 +68,7 @@ fn made(view: &View<MySQL>, name: &str) -> Made {
     let status = backup.status.unwrap_or_default();
     match status.outcome {
         None => Made::Running,
+        Some(_) if is_volume_gone(&status) => Made::Failed(status.message),
         Some(Outcome::Complete) => Made::Complete,
         Some(Outcome::Failed) => Made::Failed(status.message),
     }
@@ -108,12 +109,20 @@ fn ended(backup: &MySQLBackup) -> Option<Timestamp> {
     known.or_else(|| status.completed_at.as_ref().map(|time| time.0)).or_else(|| began(backup))
 }
 
+/// What came of it, and is still so: one whose volume is gone is as good as one that failed.
 fn outcome(backup: &MySQLBackup) -> Option<Outcome> {
-    backup.status.as_ref()?.outcome
+    let status = backup.status.as_ref()?;
+    if is_volume_gone(status) { Some(Outcome::Failed) } else { status.outcome }
+}
+
+/// Whether the file of a backup went with its volume.
+pub(crate) fn is_volume_gone(status: &MySQLBackupStatus) -> bool {
+    status.conditions.iter().any(|condition| condition.type_ == "Degraded" && condition.reason == VOLUME_GONE)
 }
 
 fn completed(backup: &MySQLBackup) -> Option<&Time> {
-    backup.status.as_ref().filter(|status| status.outcome == Some(Outcome::Complete))?.completed_at.as_ref()
+    let complete = outcome(backup) == Some(Outcome::Complete);
+    backup.status.as_ref().filter(|_| complete)?.completed_at.as_ref()
 }
 
 /// The last complete one that was made before a change of the version.

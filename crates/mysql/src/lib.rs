@@ -99,6 +99,8 @@ const OPENED: &str = "mysql.operators.example.com/opened";
 const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
 /// Its value.
 const MANUAL: &str = "manual";
+/// Why a backup that was complete is of no use any more.
+const VOLUME_GONE: &str = "VolumeGone";
 /// A label that every namespace has; its value is the namespace's name.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 

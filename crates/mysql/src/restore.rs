@@ -8,6 +8,7 @@ use k8s_openapi::api::{
 };
 
 use crate::{
+    backups,
     desired::{self, agent::Source},
     flavour::{Server, Version},
     jobs::{self, Progress},
@@ -121,6 +122,10 @@ fn of_backup(view: &View<MySQL>, instance: &Instance, name: &str) -> Restore {
             return Restore::Waiting(Trouble::new("BackupNotFound", message));
         }
     };
+    if backups::is_volume_gone(&status) {
+        let message = format!("the MySQLBackup {name} can't be restored from: {}", status.message);
+        return Restore::Waiting(Trouble::new("VolumeNotFound", message));
+    }
     match status.outcome {
         None => {
             let message = format!("the MySQLBackup {name} is not complete yet: {}", status.message);

@@ -143,6 +143,27 @@ fn complete_is_what_the_pod_proved() {
 }
 
 #[test]
+fn with_its_volume_it_is_complete_no_longer() {
+    let mut stage = asked();
+    stage.meanwhile(&ended(0, &good())).rest();
+    assert!(stage.condition("Ready").starts_with("True Complete"), "{}", stage.condition("Ready"));
+    stage.lose("PersistentVolumeClaim", "backup-pvc-shop").rest();
+    let said = "VolumeGone: it was complete, and the PersistentVolumeClaim backup-pvc-shop that its file was on is gone";
+    assert_eq!(stage.condition("Ready"), format!("False {said}"));
+    assert_eq!(stage.condition("Degraded"), format!("True {said}"));
+    let claim = |made: &str| {
+        format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: backup-pvc-shop, creationTimestamp: '2030-01-01T{made}Z'}}}}"
+        )
+    };
+    stage.meanwhile(&claim("12:01:01")).rest();
+    let said = stage.condition("Ready");
+    assert!(said.starts_with("False VolumeGone: ") && said.contains("restoreFrom.volume takes it"), "{said}");
+    stage.lose("PersistentVolumeClaim", "backup-pvc-shop").meanwhile(&claim("11:00:00")).rest();
+    assert!(stage.condition("Ready").starts_with("True Complete"), "{}", stage.condition("Ready"));
+}
+
+#[test]
 fn a_manifest_with_another_checksum_is_not_believed() {
     let mut stage = asked();
     stage.meanwhile(&ended(0, &good()));

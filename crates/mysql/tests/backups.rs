@@ -97,6 +97,18 @@ fn of_two_backups_in_one_second_the_last_is_the_one_that_ended_last() {
 }
 
 #[test]
+fn a_backup_that_went_with_its_volume_is_none() {
+    let mut stage = settled(&backup("one", "Scheduled", "2030-01-01T02:00:00Z", COMPLETE));
+    let gone = "message: its volume is gone, conditions: [{type: Degraded, status: 'True', reason: VolumeGone, message: x, lastTransitionTime: '2030-01-01T03:00:00Z'}]";
+    stage.meanwhile(&backup("one", "Scheduled", "2030-01-01T02:00:00Z", gone)).rest();
+    assert!(!stage.status().contains("lastBackup"), "{}", stage.status());
+    assert_eq!(
+        stage.condition("BackupHealthy"),
+        "False BackupFailed: the last backup, one, failed: its volume is gone"
+    );
+}
+
+#[test]
 fn a_backup_that_is_not_tried_is_missed() {
     let mut stage = settled("");
     let healthy = |stage: &mut Stage<MySQLOperator>| stage.rest().condition("BackupHealthy");

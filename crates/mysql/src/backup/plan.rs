@@ -19,7 +19,7 @@ use super::{
     evidence::{self, Found, Proof},
 };
 use crate::{
-    desired,
+    VOLUME_GONE, desired,
     jobs::{self, Progress},
     resource::{Cause, Fate, MySQL, MySQLBackup, MySQLBackupStatus, Outcome},
     validate::{Placement, Wanted},
@@ -213,7 +213,10 @@ fn counted(number: i64, what: &str) -> String {
 
 /// Says what came of it.
 fn finish(plan: &mut Plan, view: &View<MySQLBackup>, mut status: MySQLBackupStatus) {
-    if status.outcome == Some(Outcome::Complete) {
+    if let Some(trouble) = volume_gone(view, &status) {
+        status.message.clone_from(&trouble.message);
+        report(plan, view, status, trouble.reason, Some(trouble));
+    } else if status.outcome == Some(Outcome::Complete) {
         status.message = format!(
             "{} holds {} of {}; it was read back and matched",
             status.file.as_deref().unwrap_or_default(),
@@ -227,6 +230,27 @@ fn finish(plan: &mut Plan, view: &View<MySQLBackup>, mut status: MySQLBackupStat
     }
 }
 
+/// Where the volume that the file was on is gone, and perhaps another has its name.
+fn volume_gone(view: &View<MySQLBackup>, status: &MySQLBackupStatus) -> Option<Trouble> {
+    let (Some(Outcome::Complete), Some(name)) = (status.outcome, &status.claim) else { return None };
+    let claim = view.children.object(&KindRef::of::<PersistentVolumeClaim>(), name);
+    let made = claim.and_then(|claim| {
+        let claim: PersistentVolumeClaim = claim.read().ok()?;
+        claim.metadata.creation_timestamp
+    });
+    let message = match (claim, made, &status.completed_at) {
+        (None, ..) => {
+            format!("it was complete, and the PersistentVolumeClaim {name} that its file was on is gone")
+        }
+        (Some(_), Some(made), Some(completed)) if made.0 > completed.0 => format!(
+            "it was complete, and the PersistentVolumeClaim {name} that its file was on is gone: the one that there is was \
+             made later. Where the file is on it all the same, restoreFrom.volume takes it"
+        ),
+        _ => return None,
+    };
+    Some(Trouble::new(VOLUME_GONE, message))
+}
+
 fn report(
     plan: &mut Plan,
     view: &View<MySQLBackup>,
@@ -234,7 +258,7 @@ fn report(
     reason: &'static str,
     trouble: Option<Trouble>,
 ) {
-    let complete = status.outcome == Some(Outcome::Complete);
+    let complete = status.outcome == Some(Outcome::Complete) && trouble.is_none();
     let conditions = view
         .conditions()
         .set("Ready", complete, reason, status.message.clone())
