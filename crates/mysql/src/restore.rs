@@ -13,7 +13,6 @@ use crate::{
     flavour::{Server, Version},
     jobs::{self, Progress},
     resource::{MySQL, MySQLBackup, MySQLBackupStatus, Outcome, RestoreFrom},
-    upgrade::{Path, path},
     validate::Instance,
 };
 
@@ -155,16 +154,16 @@ fn of_backup(view: &View<MySQL>, instance: &Instance, name: &str) -> Restore {
     }
 }
 
-/// Why a dump can't be loaded into the wanted server. How many versions it skips does not matter: it is text.
+/// Why a dump can't be loaded into the wanted server, as far as that is certain before anybody looked into its image: what
+/// that has need not be what its tag says, and the agent refuses what is too new for it before anything is touched.
 fn unfit(instance: &Instance, status: &MySQLBackupStatus) -> Option<String> {
     let wrote = Server { flavour: status.flavour?, version: Version::parse(status.version.as_deref()?)? };
-    match path(&wrote, &instance.server) {
-        Path::Refused(refusal) if ["OtherFlavour", "Downgrade"].contains(&refusal.reason) => Some(format!(
+    (wrote.flavour != instance.server.flavour).then(|| {
+        format!(
             "of {wrote}, which {} does not take: make another MySQL with mysqlVersion {}.{} or newer",
             instance.server, wrote.version.major, wrote.version.minor
-        )),
-        _ => None,
-    }
+        )
+    })
 }
 
 fn source(status: &MySQLBackupStatus) -> Option<Source> {

@@ -470,11 +470,8 @@ fn an_instance_that_begins_with_a_backup_has_no_server_before_it_has_that() {
 #[test]
 fn what_does_not_verify_or_does_not_fit_is_not_restored() {
     let failed = backup("before", "Requested", "2030-01-01T02:00:00Z", "outcome: Failed, message: disk full");
-    let newer = backup("before", "Requested", "2030-01-01T02:00:00Z", &COMPLETE.replace("8.0.40", "8.4.1"));
     let other = backup("before", "Requested", "2030-01-01T02:00:00Z", &COMPLETE.replace("MySQL", "MariaDB"));
-    for (backup, reason) in
-        [(failed, "BackupNotComplete"), (newer, "RestoreRefused"), (other, "RestoreRefused")]
-    {
+    for (backup, reason) in [(failed, "BackupNotComplete"), (other, "RestoreRefused")] {
         let mut stage = sample(&backup);
         stage.meanwhile(RESTORED).rest();
         assert!(
@@ -484,6 +481,15 @@ fn what_does_not_verify_or_does_not_fit_is_not_restored() {
         );
         assert!(!stage.child("Job", "mysql-restore-shop").contains("kind: Job"));
     }
+    // What is in an image need not be what it is called: whether the backup is too new for it is found out in it.
+    let newer = backup("before", "Requested", "2030-01-01T02:00:00Z", &COMPLETE.replace("8.0.40", "9.7.4"));
+    let mut stage = sample(&newer);
+    stage.meanwhile(RESTORED).rest();
+    assert!(
+        stage.child("Job", "mysql-restore-shop").contains("kind: Job"),
+        "{}",
+        stage.condition("Degraded")
+    );
     let mut stage = sample(&backup("before", "Requested", "2030-01-01T02:00:00Z", COMPLETE));
     stage.meanwhile(RESTORED).rest();
     stage.meanwhile("{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-restore-shop}, status: {conditions: [{type: Failed, status: 'True', message: too often}]}}");
