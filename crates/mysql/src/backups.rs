@@ -1,7 +1,7 @@
 //! The backups of an instance: which there are, which are recorded, which may go, and whether they are as they should be.
 
 use ballast_operator::{
-    ConditionStatus, DataReason, Effect, EventType, KindRef, Object, Plan, Removal, Target, View,
+    ConditionStatus, DataReason, Effect, EventType, KindRef, Object, Plan, Removal, Target, Trouble, View,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -15,7 +15,7 @@ use crate::{
     desired::{self, Role},
     resource::{Cause, MySQL, MySQLBackup, MySQLBackupStatus, Outcome, Scheduled},
     schedule::Schedule,
-    validate::Instance,
+    validate::{BACKUP_NAME_MESSAGE, Instance, MAX_BACKUP_NAME, is_label},
 };
 
 /// How late a backup may be tried before it counts as missed: a CronJob's controller and a scheduler need their time.
@@ -153,8 +153,23 @@ pub(crate) fn last_complete(view: &View<MySQL>) -> Option<Time> {
     of_this_data(view).iter().filter_map(completed).max_by_key(|time| time.0).cloned()
 }
 
-/// The names of the Jobs that the CronJob made, by the clock or by hand.
+/// The names of the Jobs that the CronJob made, by the clock or by hand, as far as a record can have them.
 pub(crate) fn jobs(view: &View<MySQL>) -> Vec<String> {
+    let mut names = all_jobs(view);
+    names.retain(|name| is_label(name, MAX_BACKUP_NAME));
+    names
+}
+
+/// What is said of a Job that can't have a record, which is called as its Job is.
+pub(crate) fn unrecorded(view: &View<MySQL>) -> Option<Trouble> {
+    let name = all_jobs(view).into_iter().find(|name| !is_label(name, MAX_BACKUP_NAME))?;
+    let message = format!(
+        "what comes of the Job {name} is not recorded: {BACKUP_NAME_MESSAGE}. Delete it, and make one by another name"
+    );
+    Some(Trouble::new("JobNotRecorded", message))
+}
+
+fn all_jobs(view: &View<MySQL>) -> Vec<String> {
     let cron_job = desired::cron_job_name(view.name());
     let kind = KindRef::of::<Job>();
     let of_cron_job = |object: &Object| {

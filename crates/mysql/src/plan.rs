@@ -84,6 +84,7 @@ fn bring_about(
         Script::Failed(trouble) | Script::Absent { trouble, .. } => Some(trouble.clone()),
         _ => None,
     });
+    let trouble = trouble.or_else(|| backups::unrecorded(view));
     let mut report = status::of_server(view, &target, &health, &script, growing, trouble);
     // Of a volume that is yet to be made nobody can say what is on it.
     report.status.restored_from = restored.filter(|_| has_data_claim(view)).or(report.status.restored_from);
@@ -106,7 +107,7 @@ fn stand_still(plan: &mut Plan, view: &View<MySQL>, instance: &Instance, answers
     let script = configure::script(view, instance);
     // The CronJob goes on, and what it makes is proved like any other.
     backups::record(plan, view);
-    let trouble = server::trouble(view, instance, &target, &health);
+    let trouble = server::trouble(view, instance, &target, &health).or_else(|| backups::unrecorded(view));
     let mut report = status::of_server(view, &target, &health, &script, None, trouble);
     report.progressing = (false, "Paused", "nothing is changed while spec.paused is true".to_owned());
     report.add(plan, view, instance);

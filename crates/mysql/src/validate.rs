@@ -27,6 +27,8 @@ use crate::{
 
 /// The longest name of a CronJob is 52 characters, and `mysql-backup-` stands before ours.
 pub(crate) const MAX_NAME: usize = 39;
+/// The longest name of a MySQLBackup, whose Job's pods have it in a label.
+pub(crate) const MAX_BACKUP_NAME: usize = 63;
 /// The servers take no longer names of databases.
 pub(crate) const MAX_DATABASE: usize = 64;
 /// Nor of users.
@@ -369,7 +371,7 @@ fn is_version(text: &str) -> bool {
     numbers && rest && !text.starts_with('0')
 }
 
-fn is_label(text: &str, longest: usize) -> bool {
+pub(crate) fn is_label(text: &str, longest: usize) -> bool {
     let word = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
     bytes.len() <= longest
@@ -412,7 +414,7 @@ impl TryFrom<&MySQLBackup> for Wanted {
     fn try_from(resource: &MySQLBackup) -> Result<Self, Vec<Problem>> {
         let (name, spec) = (resource.name_any(), resource.spec.clone());
         let mut problems = Problems::default();
-        problems.unless(is_label(&name, 63), "metadata.name", BACKUP_NAME_MESSAGE);
+        problems.unless(is_label(&name, MAX_BACKUP_NAME), "metadata.name", BACKUP_NAME_MESSAGE);
         problems.unless(is_label(&spec.instance, MAX_NAME), "spec.instance", "it is no name of a MySQL");
         problems.unless(
             spec.deadline_seconds.is_none_or(|seconds| (60..=604_800).contains(&seconds)),

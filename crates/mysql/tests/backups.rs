@@ -46,6 +46,18 @@ fn a_job_that_a_person_made_is_theirs_to_delete() {
 }
 
 #[test]
+fn a_job_whose_name_no_record_can_have_is_told_and_holds_nothing_up() {
+    let stage = settled(&JOB.replace("manual-backup", "manual.backup"));
+    let said = stage.condition("Degraded");
+    assert!(
+        said.starts_with("True JobNotRecorded: what comes of the Job manual.backup is not recorded: "),
+        "{said}"
+    );
+    assert!(stage.condition("Ready").starts_with("True"), "{}", stage.condition("Ready"));
+    assert_eq!(stage.effects(), "");
+}
+
+#[test]
 fn the_last_backup_is_the_last_complete_one() {
     let mut stage = settled(&backup("one", "Scheduled", "2030-01-01T02:00:00Z", COMPLETE));
     assert!(stage.status().contains("lastBackup: \"2030-01-01T02:00:00Z\""), "{}", stage.status());
