@@ -160,7 +160,7 @@ pub(crate) fn remove_job(
 fn job<R: Resource<DynamicType = ()>>(view: &View<R>, name: String, shape: Shape<'_>) -> Job {
     Job {
         metadata: owned(view, name, shape.instance, Some(shape.role)),
-        spec: Some(JobSpec { pod_failure_policy: Some(no_use_to_try()), ..spec(shape, None) }),
+        spec: Some(spec(shape, None)),
         status: None,
     }
 }
@@ -182,6 +182,7 @@ fn spec(shape: Shape<'_>, deadline: Option<i64>) -> JobSpec {
     JobSpec {
         backoff_limit: Some(TRIES),
         active_deadline_seconds: deadline,
+        pod_failure_policy: Some(no_use_to_try()),
         template: template(shape, |_, pod| pod.restart_policy = Some("Never".to_owned())),
         ..JobSpec::default()
     }
