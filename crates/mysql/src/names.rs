@@ -10,7 +10,7 @@ use kube_core::Resource;
 
 use crate::{LABEL, desired, resource::MySQL};
 
-/// The first name that somebody else holds.
+/// The first name that somebody else holds of those without which there is no server.
 pub(crate) fn taken(view: &View<MySQL>) -> Option<Taken> {
     let name = view.name();
     kept::<Secret>(view, &desired::secret_name(name))
@@ -18,7 +18,12 @@ pub(crate) fn taken(view: &View<MySQL>) -> Option<Taken> {
         .or_else(|| kept::<PersistentVolumeClaim>(view, &desired::backup_claim_name(name)))
         .or_else(|| view.taken::<Service>(&desired::server_name(name)))
         .or_else(|| view.taken::<StatefulSet>(&desired::server_name(name)))
-        .or_else(|| view.taken::<CronJob>(&desired::cron_job_name(name)))
+}
+
+/// The first name that somebody else holds of those that a server which serves goes on without.
+pub(crate) fn taken_beside(view: &View<MySQL>) -> Option<Taken> {
+    let name = view.name();
+    view.taken::<CronJob>(&desired::cron_job_name(name))
         .or_else(|| view.taken::<Job>(&desired::restore_name(name)))
         .or_else(|| view.taken::<Job>(&desired::script_name(name)))
         .or_else(|| view.taken::<Job>(&desired::look_name(name)))

@@ -1,8 +1,8 @@
 //! From what is seen to what is done. Reads like the runbook it replaces.
 
 use ballast_operator::{
-    Answers, Effect, EventType, KindRef, Material, Object, Operator as _, Plan, Standing, Trouble, View,
-    compare, resources::parse,
+    Answers, Effect, EventType, KindRef, Material, Object, Operator as _, Plan, Standing, Taken, Trouble,
+    View, compare, resources::parse,
 };
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::PersistentVolumeClaim};
 use kube_core::ResourceExt as _;
@@ -33,7 +33,10 @@ pub(crate) fn plan(operator: &MySQLOperator, view: &View<MySQL>, answers: &Answe
     }
     match Instance::try_from(&view.resource) {
         Err(problems) => status::wait_for_a_better_spec(&mut plan, view, &problems),
-        Ok(instance) if instance.paused => stand_still(&mut plan, view, &instance, answers),
+        Ok(instance) if instance.paused => {
+            let still = ("Paused", "nothing is changed while spec.paused is true");
+            stand_still(&mut plan, view, &instance, answers, still, None);
+        }
         Ok(instance) => bring_about(&mut plan, operator, view, &instance, answers),
     }
     plan
@@ -46,7 +49,9 @@ fn bring_about(
     instance: &Instance,
     answers: &Answers,
 ) {
-    if let Some(taken) = names::taken(view) {
+    let live = live(view);
+    let beside = names::taken_beside(view);
+    if let Some(taken) = names::taken(view).or_else(|| beside.clone().filter(|_| live.is_none())) {
         Report::blocked(view, "Failed", taken.trouble).add(plan, view, instance);
         plan.then(
             Effect::LookAgain(taken.look_again),
@@ -54,7 +59,15 @@ fn bring_about(
         );
         return;
     }
-    let live = live(view);
+    if let Some(Taken { trouble, look_again }) = beside {
+        let still = (trouble.reason, "nothing is changed until that is");
+        stand_still(plan, view, instance, answers, still, Some(trouble));
+        plan.then(
+            Effect::LookAgain(look_again),
+            "whoever holds the name may let it go without our being told",
+        );
+        return;
+    }
     let target = match server::target(view, instance, live.as_ref()) {
         Ok(target) => target,
         Err(refusal) => {
@@ -96,10 +109,18 @@ fn bring_about(
 }
 
 /// Nothing is changed but the records of what runs by itself, and what there is is looked at.
-fn stand_still(plan: &mut Plan, view: &View<MySQL>, instance: &Instance, answers: &Answers) {
+fn stand_still(
+    plan: &mut Plan,
+    view: &View<MySQL>,
+    instance: &Instance,
+    answers: &Answers,
+    (reason, why): (&'static str, &str),
+    trouble: Option<Trouble>,
+) {
     let live = live(view);
     let Ok(target) = server::target(view, instance, live.as_ref()) else {
-        return Report::before(view, "Pending", "Paused", "spec.paused is true").add(plan, view, instance);
+        let report = Report { trouble, ..Report::before(view, "Pending", reason, why) };
+        return report.add(plan, view, instance);
     };
     let image = live.as_ref().and_then(desired::image_of).map(str::to_owned);
     let target = Target { image: image.unwrap_or(target.image), change: Change::None, ..target };
@@ -107,9 +128,11 @@ fn stand_still(plan: &mut Plan, view: &View<MySQL>, instance: &Instance, answers
     let script = configure::script(view, instance);
     // The CronJob goes on, and what it makes is proved like any other.
     backups::record(plan, view);
-    let trouble = server::trouble(view, instance, &target, &health).or_else(|| backups::unrecorded(view));
+    let trouble = trouble
+        .or_else(|| server::trouble(view, instance, &target, &health))
+        .or_else(|| backups::unrecorded(view));
     let mut report = status::of_server(view, &target, &health, &script, None, trouble);
-    report.progressing = (false, "Paused", "nothing is changed while spec.paused is true".to_owned());
+    report.progressing = (false, reason, why.to_owned());
     report.add(plan, view, instance);
     plan.then(
         Effect::LookAgain(server::freshness(view)),

@@ -140,6 +140,29 @@ fn a_name_that_somebody_else_holds_is_left_alone() {
 }
 
 #[test]
+fn a_server_that_serves_goes_on_beside_a_stranger_with_the_name_of_a_job() {
+    for name in ["mysql-version-shop", "mysql-restore-shop", "mysql-init-shop"] {
+        let stranger = format!(
+            "{{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}}}, status: {{conditions: [{{type: Complete, status: \
+             'True'}}]}}}}"
+        );
+        let mut stage = settled("");
+        stage.meanwhile(&stranger).rest();
+        assert!(stage.condition("Ready").starts_with("True Serving"), "{}", stage.condition("Ready"));
+        let degraded = stage.condition("Degraded");
+        assert!(degraded.starts_with("True NameTaken: the Job ") && degraded.contains(name), "{degraded}");
+        assert!(stage.condition("Progressing").starts_with("False NameTaken"));
+        assert_eq!(stage.effects(), "");
+        stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.4'}}").rest();
+        assert!(stage.child("StatefulSet", "mysql-shop").contains("image: mysql:8.0"), "{name}");
+        stage.lose("Job", name).rest();
+        assert!(!stage.condition("Degraded").contains("NameTaken"), "{}", stage.condition("Degraded"));
+        let stage = sample(&stranger);
+        assert!(!stage.plan().to_string().contains("apply"), "{}", stage.plan());
+    }
+}
+
+#[test]
 fn a_hand_edited_child_is_put_right_and_a_deleted_one_made_again() {
     let mut stage = settled("");
     stage.meanwhile(
