@@ -54,7 +54,7 @@ impl Report {
     pub(crate) fn add(self, plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
         let healthy = backups::healthy(view, instance);
         backups::announce(plan, view, &healthy);
-        let trouble = view.last_trouble().or(self.trouble);
+        let trouble = with_what_failed(view, self.trouble);
         let message = match (&trouble, self.ready.0) {
             (_, ConditionStatus::True) => RUNNING.to_owned(),
             (Some(trouble), _) => trouble.message.clone(),
@@ -85,6 +85,20 @@ impl Report {
                 "a backup that is not tried makes no noise",
             );
         }
+    }
+}
+
+/// What is wrong, and then what else went wrong in the last round: neither hides the other.
+pub(crate) fn with_what_failed<R>(view: &View<R>, trouble: Option<Trouble>) -> Option<Trouble>
+where
+    R: kube_core::Resource<DynamicType = ()>,
+{
+    match (trouble, view.last_trouble()) {
+        (Some(own), Some(failed)) => {
+            let message = format!("{}. Besides, {}: {}", own.message, failed.reason, failed.message);
+            Some(Trouble::new(own.reason, message))
+        }
+        (own, failed) => own.or(failed),
     }
 }
 

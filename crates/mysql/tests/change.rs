@@ -421,6 +421,22 @@ fn a_volume_that_is_nearly_full_is_told_until_there_is_plenty() {
 }
 
 #[test]
+fn a_step_that_fails_hides_nothing_that_is_wrong() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '5.7'}}");
+    stage.meanwhile(
+        "{kind: Outcome, step: apply Service default/mysql-shop, class: Terminal, message: refused}",
+    );
+    let degraded = stage.plan().status().map(ToString::to_string).unwrap_or_default();
+    assert!(degraded.contains(r#""reason":"UpgradeRefused""#), "{degraded}");
+    assert!(
+        degraded
+            .contains("load a dump into it. Besides, StepFailed: apply Service default/mysql-shop: refused"),
+        "{degraded}"
+    );
+}
+
+#[test]
 fn an_image_that_can_not_be_pulled_is_told() {
     let mut stage = support::sample("");
     stage.rest();

@@ -22,6 +22,7 @@ use crate::{
     VOLUME_GONE, desired,
     jobs::{self, Progress},
     resource::{Cause, Fate, MySQL, MySQLBackup, MySQLBackupStatus, Outcome},
+    status::with_what_failed,
     validate::{Placement, Wanted},
 };
 
@@ -264,7 +265,7 @@ fn report(
         .set("Ready", complete, reason, status.message.clone())
         .set("Progressing", status.outcome.is_none() && trouble.is_none(), reason, status.message.clone())
         // What is proved is proved, whatever else goes wrong.
-        .degraded(view.last_trouble().filter(|_| !complete).or(trouble));
+        .degraded(if complete { trouble } else { with_what_failed(view, trouble) });
     let status = MySQLBackupStatus {
         restoring: restoring(view),
         observed_generation: view.generation(),
@@ -368,7 +369,7 @@ fn wait(
         .conditions()
         .set("Ready", complete, "Deleting", "it is being deleted")
         .set("Progressing", trouble.is_none(), "Deleting", message.clone())
-        .degraded(view.last_trouble().or(trouble));
+        .degraded(with_what_failed(view, trouble));
     let restoring = restoring(view);
     plan.report(view, MySQLBackupStatus { message, restoring, conditions: conditions.into_list(), ..status });
     plan.then(Effect::LookAgain(AGAIN), "not everything that is waited for makes a noise");
