@@ -1,6 +1,7 @@
 //! What is said of an instance.
 
-use ballast_operator::{ConditionStatus, Plan, Trouble, View};
+use ballast_operator::{ConditionStatus, Conditioned, Plan, Trouble, View};
+use kube_core::object::HasStatus;
 
 use crate::{
     backups,
@@ -91,7 +92,7 @@ impl Report {
 /// What is wrong, and then what else went wrong in the last round: neither hides the other.
 pub(crate) fn with_what_failed<R>(view: &View<R>, trouble: Option<Trouble>) -> Option<Trouble>
 where
-    R: kube_core::Resource<DynamicType = ()>,
+    R: kube_core::Resource<DynamicType = ()> + HasStatus<Status: Conditioned>,
 {
     match (trouble, view.last_trouble()) {
         (Some(own), Some(failed)) => {
