@@ -9,10 +9,9 @@ use std::task::{Context, Poll};
 use jiff::Timestamp;
 use rustix::pipe::PipeFlags;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-use crate::attach;
+use crate::attach::Pieces;
 use crate::config::{ContainerConfig, ExecConfig, Exit, Usage};
 use crate::error::Error;
 use crate::pod::Pod;
@@ -191,14 +190,17 @@ impl Container {
         let (done, files) = answer.ok_or_else(|| Error::Gone(self.pod.id().to_owned()))?;
         match done {
             Done::Yes => {}
-            Done::Absent | Done::Failed(_) => {
-                return Err(Error::Name(format!("container {} does not run", self.id)));
-            }
+            Done::Absent => return Err(Error::Name(format!("container {} does not run", self.id))),
+            Done::Failed(why) => return Err(failed()(io::Error::other(why))),
         }
-        let way_in = files.into_iter().next();
-        let terminal = way_in.as_ref().map(OwnedFd::try_clone).transpose().map_err(failed())?;
+        let mut files = files.into_iter();
+        let rest = files.next().ok_or_else(|| failed()(io::Error::other("not all files came")))?;
+        let way_in = files.next();
+        // Only of a terminal: as long as a copy of a pipe is open, the container does not see its end.
+        let terminal = way_in.as_ref().filter(|fd| rustix::termios::isatty(fd)).map(OwnedFd::try_clone);
+        let terminal = terminal.transpose().map_err(failed())?;
         let stdin = way_in.map(pipe::Sender::from_owned_fd_unchecked).transpose().map_err(failed())?;
-        Ok(Attached { stdin, terminal: Terminal(terminal), stream: line.into_stream() })
+        Ok(Attached { stdin, terminal: Terminal(terminal), pieces: Pieces::new(line.into_stream(), rest) })
     }
 }
 
@@ -291,7 +293,7 @@ pub struct Attached {
     pub stdin: Option<pipe::Sender>,
     /// Its terminal.
     pub terminal: Terminal,
-    stream: UnixStream,
+    pieces: Pieces,
 }
 
 /// The terminal of a program, where it has one.
@@ -323,9 +325,9 @@ impl Attached {
     ///
     /// # Errors
     ///
-    /// When the connection breaks in the middle of a piece.
+    /// When the connection breaks before the container has ended.
     pub async fn next(&mut self) -> io::Result<Option<Piece>> {
-        let piece = attach::piece(&mut self.stream).await?;
+        let piece = self.pieces.next().await?;
         Ok(piece.map(|(complaint, bytes)| if complaint { Piece::Err(bytes) } else { Piece::Out(bytes) }))
     }
 }

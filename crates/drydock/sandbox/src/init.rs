@@ -22,7 +22,7 @@ use rustix::mount::MountFlags;
 use rustix::process::{WaitOptions, WaitStatus};
 use serde::Serialize;
 
-use crate::attach;
+use crate::attach::{self, Listener};
 use crate::birth::Standard;
 use crate::config::{ExecConfig, Exit};
 use crate::error::StartError;
@@ -187,7 +187,7 @@ struct Container {
     outputs: Vec<(Output, OwnedFd)>,
     input: Option<OwnedFd>,
     waiters: Vec<UnixStream>,
-    attached: Vec<UnixStream>,
+    attached: Vec<Listener>,
     exit: Option<Exit>,
 }
 
@@ -211,8 +211,12 @@ impl Init {
             let nobody = PollFd::new(&self.signals, PollFlags::empty());
             polled.push(self.lifeline.as_ref().map_or(nobody, |fd| PollFd::new(fd, PollFlags::IN)));
             polled.extend(self.births.iter().map(|birth| PollFd::new(&birth.spawned.line, PollFlags::IN)));
-            let outputs = self.containers.values().flat_map(|container| &container.outputs);
-            polled.extend(outputs.map(|(_, fd)| PollFd::new(fd, PollFlags::IN)));
+            for container in self.containers.values() {
+                polled.extend(container.attached.iter().map(Listener::polled));
+                if !container.is_held_up() {
+                    polled.extend(container.outputs.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)));
+                }
+            }
             match rustix::event::poll(&mut polled, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
@@ -370,14 +374,17 @@ impl Init {
         let Some(container) = self.containers.get_mut(id).filter(|container| container.exit.is_none()) else {
             return tell(&client, &Done::Absent, &[]);
         };
+        let rest = match attach::rest() {
+            Ok(rest) => rest,
+            Err(error) => return tell(&client, &Done::Failed(error.to_string()), &[]),
+        };
         let once = container.setup.config.stdin_once && !container.setup.config.tty;
         let input = if once { container.input.take() } else { None };
         let way_in = input.as_ref().or(container.input.as_ref());
-        let files: Vec<BorrowedFd<'_>> = way_in.iter().map(|fd| fd.as_fd()).collect();
-        tell(&client, &Done::Yes, &files);
-        if client.set_nonblocking(true).is_ok() {
-            container.attached.push(client);
-        }
+        let files = std::iter::once(&rest).chain(way_in).map(AsFd::as_fd);
+        tell(&client, &Done::Yes, &files.collect::<Vec<_>>());
+        // One who can't be listened to in turn is told nothing, and knows that this was not all.
+        container.attached.extend(Listener::new(client, rest));
     }
 
     /// Takes what starting programs have said, and settles those that run or failed.
@@ -486,8 +493,22 @@ impl Container {
         self.outputs = vec![(Output::Out, terminal)];
     }
 
-    /// Reads what the container has written, as much as is there.
+    /// Whether it has to wait for one who attached and has not taken all of what came before.
+    fn is_held_up(&self) -> bool {
+        self.attached.iter().any(Listener::is_behind)
+    }
+
+    /// Reads and passes on what the container has written.
     fn take_output(&mut self) {
+        self.attached.retain_mut(Listener::pass_on);
+        if !self.is_held_up() {
+            self.read_output();
+            self.attached.retain_mut(Listener::pass_on);
+        }
+    }
+
+    /// Reads what the container has written, as much as is there.
+    fn read_output(&mut self) {
         let mut buffer = [0u8; 16 * 1024];
         let Self { outputs, log, attached, .. } = self;
         outputs.retain(|(output, fd)| {
@@ -502,7 +523,7 @@ impl Container {
                             // A full disk loses lines, not the container.
                             let _full = log.write(*output, bytes, Timestamp::now());
                         }
-                        attached.retain(|client| attach::pass_on(client, *output, bytes));
+                        attached.iter_mut().for_each(|listener| listener.say(*output, bytes));
                         turns -= 1;
                         if length < buffer.len() || turns == 0 {
                             return true;
@@ -523,7 +544,8 @@ impl Container {
             let _none_left = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(self.pid), Signal::SIGKILL);
             self.setup.group.kill();
         }
-        self.take_output();
+        self.read_output();
+        std::mem::take(&mut self.attached).into_iter().for_each(Listener::finish);
         if let Some(log) = &mut self.log {
             let _full = log.finish(now);
         }
@@ -535,7 +557,6 @@ impl Container {
         self.exit = Some(exit);
         self.outputs.clear();
         self.input = None;
-        self.attached.clear();
         self.log = None;
     }
 }

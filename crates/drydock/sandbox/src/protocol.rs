@@ -64,7 +64,8 @@ pub(crate) enum InitRequest {
     Exec { id: String, config: Box<ExecConfig> },
     /// A TCP socket of the pod's network namespace. Answered by [`Done`] with the socket.
     Socket,
-    /// Answered by [`Done`] with the way in, if there is one; then what the container writes: see [`crate::attach`].
+    /// Answered by [`Done`] with where the rest will be and the way in, if there is one; then what the container
+    /// writes: see [`crate::attach`].
     Attach { id: String },
     /// Answered by [`Done`].
     ReopenLog { id: String },

@@ -33,13 +33,15 @@ enum Pids<'a> {
 /// What a container is connected to, the way in, and the ways out.
 type Connections = (Standard, Option<OwnedFd>, Vec<(Output, OwnedFd)>);
 
-/// Pipes for a container's input and outputs; a terminal is made inside.
+/// Pipes for a container's input and outputs; a terminal is made inside. Who has the ends outside waits for many, and
+/// so for none of them.
 pub(crate) fn standard(config: &ContainerConfig) -> io::Result<Connections> {
     if config.tty {
         return Ok((Standard::Terminal, None, Vec::new()));
     }
     let (input, way_in) = if config.stdin {
         let (inside, outside) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&outside, true)?;
         (inside, Some(outside))
     } else {
         (OwnedFd::from(File::open("/dev/null")?), None)
