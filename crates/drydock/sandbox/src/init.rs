@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use nix::sched::CloneFlags;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::mount::MountFlags;
 use rustix::process::{WaitOptions, WaitStatus};
 use serde::Serialize;
@@ -40,6 +40,9 @@ use crate::wire;
 /// How many buffers of one output are read before others are looked at: more than a pipe holds, so that nothing
 /// is left in it when its container has ended.
 const TURNS: usize = 8;
+
+/// How long a connection that can't be accepted waits for the next try.
+const DEAF: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Is a pod's init. The connection is told how the setup went. When the lifeline ends, so does the pod.
 pub(crate) fn run(setup: &PodSetup, line: UnixStream, lifeline: Option<OwnedFd>) -> ! {
@@ -110,6 +113,7 @@ fn prepare(
         share_process_namespace: setup.share_process_namespace,
         own_pids,
         listener,
+        deaf: false,
         signals,
         births: Vec::new(),
         containers: BTreeMap::new(),
@@ -160,6 +164,8 @@ struct Init {
     share_process_namespace: bool,
     own_pids: OwnedFd,
     listener: UnixListener,
+    /// Who knocks is not heard for a moment, because it could not be let in.
+    deaf: bool,
     signals: SignalFd,
     births: Vec<Pending>,
     containers: BTreeMap<String, Container>,
@@ -205,8 +211,13 @@ fn tell(client: &UnixStream, message: &impl Serialize, files: &[BorrowedFd<'_>])
 impl Init {
     fn serve(mut self) -> io::Result<()> {
         loop {
+            let (listens, patience) = if std::mem::take(&mut self.deaf) {
+                (PollFlags::empty(), Some(&DEAF))
+            } else {
+                (PollFlags::IN, None)
+            };
             let mut polled =
-                vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+                vec![PollFd::new(&self.listener, listens), PollFd::new(&self.signals, PollFlags::IN)];
             // At a fixed place, whether it is there or not.
             let nobody = PollFd::new(&self.signals, PollFlags::empty());
             polled.push(self.lifeline.as_ref().map_or(nobody, |fd| PollFd::new(fd, PollFlags::IN)));
@@ -217,7 +228,7 @@ impl Init {
                     polled.extend(container.outputs.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)));
                 }
             }
-            match rustix::event::poll(&mut polled, None) {
+            match rustix::event::poll(&mut polled, patience) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
@@ -235,23 +246,31 @@ impl Init {
                 self.reap();
             }
             if ready.first() == Some(&true) {
-                self.answer()?;
+                match self.accept() {
+                    Ok(client) => self.answer(client),
+                    // It passes, as where no more files can be opened: the pod goes on meanwhile.
+                    Err(error) => {
+                        eprintln!("a connection can't be accepted: {error}");
+                        self.deaf = true;
+                    }
+                }
             }
         }
     }
 
-    /// Accepts a connection and does what it asks.
-    fn answer(&mut self) -> io::Result<()> {
+    fn accept(&self) -> io::Result<UnixStream> {
         let (client, _) = self.listener.accept()?;
         client.set_read_timeout(Some(PATIENCE))?;
         client.set_write_timeout(Some(PATIENCE))?;
+        Ok(client)
+    }
+
+    /// Does what a connection asks.
+    fn answer(&mut self, client: UnixStream) {
         let (request, files) = match wire::receive(&client) {
             Ok(Some(request)) => request,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                eprintln!("a request can't be read: {error}");
-                return Ok(());
-            }
+            Ok(None) => return,
+            Err(error) => return eprintln!("a request can't be read: {error}"),
         };
         match request {
             InitRequest::Start(setup) => self.start(setup, client),
@@ -300,7 +319,6 @@ impl Init {
                 tell(&client, &Done::Yes, &[]);
             }
         }
-        Ok(())
     }
 
     fn running(&self, id: &str) -> Option<&Container> {

@@ -14,6 +14,7 @@ checks![
     a_container_that_failed_to_start_leaves_nothing,
     a_container_beside_another_sees_its_processes_and_goes_with_it,
     signals_reach_the_main_process,
+    a_pod_outlives_a_moment_without_files,
     orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared,
     queues_and_shared_memory_are_a_pods_own,
     a_stopped_pod_is_gone,
@@ -151,6 +152,33 @@ async fn signals_reach_the_main_process(place: &Place) {
     }
     container.signal(37).await.unwrap();
     assert_eq!(container.wait().await.unwrap().code, 6);
+    pod.stop().await.unwrap();
+}
+
+async fn a_pod_outlives_a_moment_without_files(place: &Place) {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let pod = place.pod("poor").await;
+    let container = pod.start(place.container("c", &["sleep", "600"])).await.unwrap();
+    let record = std::fs::read(place.directory.join("state/pods/poor/init.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let pid: i32 = record["process"]["pid"].as_i64().unwrap().try_into().unwrap();
+    let mut attached = Vec::new();
+    for _ in 0..4 {
+        attached.push(container.attach().await.unwrap());
+    }
+    let is_open = |fd: &u64| Path::new(&format!("/proc/{pid}/fd/{fd}")).is_symlink();
+    let first = (0..).find(|fd| !is_open(fd));
+    assert!(first > Some(8), "it sees less than it has open: {first:?}");
+    let (init, no_more) = (Pid::from_raw(pid), Rlimit { current: first, ..getrlimit(Resource::Nofile) });
+    let before = prlimit(init, Resource::Nofile, no_more).unwrap();
+    let mut asked = std::pin::pin!(container.exec(exec(&["true"])));
+    // Long enough to fail.
+    let patience = std::time::Duration::from_millis(200);
+    let waits = tokio::time::timeout(patience, &mut asked).await;
+    assert!(waits.is_err(), "{:?}", waits.map(|answered| answered.err()));
+    prlimit(init, Resource::Nofile, before).unwrap();
+    assert_eq!(asked.await.unwrap().wait().await.unwrap().code, 0);
+    drop(attached);
     pod.stop().await.unwrap();
 }
 
