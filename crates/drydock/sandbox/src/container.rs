@@ -273,7 +273,8 @@ impl Exec {
         }
     }
 
-    /// Sends it a signal; fine when it has ended.
+    /// Sends it a signal; fine when it has ended. SIGKILL ends what it started too, unless that has left its process
+    /// group.
     ///
     /// # Errors
     ///

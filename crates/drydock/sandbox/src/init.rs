@@ -289,8 +289,12 @@ impl Init {
             }
             InitRequest::SignalExec { pid, signal } => {
                 // Not reaped yet, its number inside is still its own.
-                let found = self.execs.iter().find(|(_, exec)| exec.host_pid == pid);
-                let done = found.map_or(Done::Absent, |(pid, _)| done(process::signal(*pid, signal)));
+                let found = self.execs.iter().find(|(_, exec)| exec.host_pid == pid).map(|(pid, _)| *pid);
+                let done = found.map_or(Done::Absent, |pid| done(process::signal(pid, signal)));
+                if let Some(leader) = found.filter(|_| signal == Signal::SIGKILL as i32) {
+                    // What it started goes with it; nobody else would ever end that.
+                    let _gone = process::kill_group(leader);
+                }
                 tell(&client, &done, &[]);
             }
             InitRequest::Socket => match socket() {
@@ -559,7 +563,7 @@ impl Container {
     fn ended(&mut self, status: WaitStatus, now: Timestamp, among_others: bool) {
         if among_others {
             // Elsewhere the kernel ends what is left with the container's PID 1.
-            let _none_left = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(self.pid), Signal::SIGKILL);
+            let _none_left = process::kill_group(self.pid);
             self.setup.group.kill();
         }
         self.read_output();

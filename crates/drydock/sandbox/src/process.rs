@@ -99,6 +99,12 @@ pub(crate) fn signal(child: i32, number: i32) -> io::Result<()> {
     Ok(rustix::process::kill_process(child, signal)?)
 }
 
+/// Ends every process of a group, by the number of the one that it was made for.
+pub(crate) fn kill_group(leader: i32) -> io::Result<()> {
+    let leader = rustix::process::Pid::from_raw(leader).ok_or(rustix::io::Errno::SRCH)?;
+    Ok(rustix::process::kill_process_group(leader, rustix::process::Signal::KILL)?)
+}
+
 /// Which side of a fork this is.
 pub(crate) enum Side {
     Parent { child: i32 },

@@ -58,7 +58,8 @@ pub(crate) enum InitRequest {
     Wait { id: String },
     /// Answered by [`Done`].
     Signal { id: String, signal: i32 },
-    /// To a program beside a container, by its number outside. Answered by [`Done`].
+    /// To a program beside a container, by its number outside; SIGKILL to all of its process group. Answered by
+    /// [`Done`].
     SignalExec { pid: i32, signal: i32 },
     /// With standard input, output and error, unless there is a terminal. Answered by [`Started`], then [`Exit`].
     Exec { id: String, config: Box<ExecConfig> },

@@ -14,6 +14,7 @@ checks![
     a_container_that_failed_to_start_leaves_nothing,
     a_container_beside_another_sees_its_processes_and_goes_with_it,
     signals_reach_the_main_process,
+    a_program_that_is_ended_takes_along_what_it_started,
     a_pod_outlives_a_moment_without_files,
     orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared,
     queues_and_shared_memory_are_a_pods_own,
@@ -152,6 +153,21 @@ async fn signals_reach_the_main_process(place: &Place) {
     }
     container.signal(37).await.unwrap();
     assert_eq!(container.wait().await.unwrap().code, 6);
+    pod.stop().await.unwrap();
+}
+
+async fn a_program_that_is_ended_takes_along_what_it_started(place: &Place) {
+    let pod = place.pod("family").await;
+    let container = pod.start(place.container("c", &["sleep", "600"])).await.unwrap();
+    let started = async || {
+        let all = exec(&["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]);
+        output(&container, all).await.1.contains("sleep 614 ")
+    };
+    let mut parent = container.exec(exec(&["sh", "-c", "sleep 614 & wait"])).await.unwrap();
+    place.until("the child is there", async || started().await).await;
+    parent.signal(9).await.unwrap();
+    assert_eq!(parent.wait().await.unwrap().signal, Some(9));
+    place.until("the child is gone", async || !started().await).await;
     pod.stop().await.unwrap();
 }
 
