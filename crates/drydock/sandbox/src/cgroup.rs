@@ -157,6 +157,12 @@ impl Cgroups {
     pub fn container(&self, pod: &str, id: &str, limits: &Limits) -> io::Result<Group> {
         let group = self.group(&Path::new(pod).join(id));
         group.create(limits)?;
+        if self.unified
+            && let Some(directory) = group.directories.get(&Controller::Memory)
+        {
+            // A container that has lost one of its processes is no use to anyone.
+            set(directory, "memory.oom.group", "1")?;
+        }
         Ok(group)
     }
 
@@ -184,11 +190,7 @@ impl Group {
         for (controller, directory) in &self.directories {
             make(directory)?;
             for (file, value) in settings(*controller, self.unified, limits) {
-                match fs::write(directory.join(file), &value) {
-                    // Kernels without swap accounting have no such file, and nothing to limit by it.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound && file.contains("sw") => {}
-                    other => other?,
-                }
+                set(directory, file, &value)?;
             }
         }
         Ok(())
@@ -275,11 +277,23 @@ pub(crate) fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// Writes one of a group's files. Some are not there with every kernel, and there is nothing to set by them then: those
+/// about swap without swap accounting, and the one that ends a group as a whole.
+fn set(directory: &Path, file: &str, value: &str) -> io::Result<()> {
+    let path = directory.join(file);
+    let optional = file.contains("sw") || file == "memory.oom.group";
+    match fs::write(&path, value) {
+        // To write where nothing is is forbidden here, not in vain.
+        Err(_) if optional && !path.exists() => Ok(()),
+        other => other,
+    }
+}
+
 /// The files to write for a limit. Memory comes before memory with swap: the second may not be smaller.
 fn settings(controller: Controller, unified: bool, limits: &Limits) -> Vec<(&'static str, String)> {
     const PERIOD: u64 = 100_000;
     // The kernel's least; below it a quota is refused.
-    let quota = |millis: u64| (millis * PERIOD / 1000).max(1000);
+    let quota = |millis: u64| (millis.saturating_mul(PERIOD) / 1000).max(1000);
     let mut settings = Vec::new();
     match controller {
         Controller::Memory => {
@@ -303,7 +317,7 @@ fn settings(controller: Controller, unified: bool, limits: &Limits) -> Vec<(&'st
                 }
             }
             if let Some(millis) = limits.cpu_request_millis {
-                let shares = (millis * 1024 / 1000).clamp(2, 262_144);
+                let shares = (millis.saturating_mul(1024) / 1000).clamp(2, 262_144);
                 if unified {
                     // The kernel's own conversion from v1's range to v2's.
                     settings.push(("cpu.weight", (1 + (shares - 2) * 9999 / 262_142).to_string()));
@@ -484,14 +498,32 @@ mod tests {
             ("cpu.weight", "4"),
             ("memory.max", "1048576"),
             ("memory.swap.max", "0"),
+            ("memory.oom.group", "1"),
             ("pids.max", "7"),
         ] {
             let path = fake.path().join("drydock-1/pod/c").join(file);
             assert_eq!(fs::read_to_string(path).unwrap(), expected, "{file}");
         }
-        groups.container("pod", "least", &Limits { cpu_millis: Some(1), ..Limits::default() }).unwrap();
-        let least = fs::read_to_string(fake.path().join("drydock-1/pod/least/cpu.max")).unwrap();
-        assert_eq!(least, "1000 100000", "the kernel takes no less");
+        assert!(!fake.path().join("drydock-1/pod/memory.oom.group").exists(), "a pod outlives a container");
+        let least = Limits { cpu_millis: Some(1), cpu_request_millis: Some(0), ..Limits::default() };
+        groups.container("pod", "least", &least).unwrap();
+        let read =
+            |file: &str| fs::read_to_string(fake.path().join("drydock-1/pod/least").join(file)).unwrap();
+        assert_eq!(
+            (read("cpu.max").as_str(), read("cpu.weight").as_str()),
+            ("1000 100000", "1"),
+            "no less is taken"
+        );
+    }
+
+    #[test]
+    fn what_a_kernel_does_not_have_is_not_set() {
+        // Like a tree of groups, this makes no files for those who write.
+        let here = Path::new("/proc/self");
+        for (file, needed) in [("memory.swap.max", false), ("memory.oom.group", false), ("memory.max", true)]
+        {
+            assert_eq!(set(here, file, "0").is_err(), needed, "{file}");
+        }
     }
 
     #[test]

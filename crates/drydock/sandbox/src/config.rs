@@ -51,7 +51,8 @@ impl PodConfig {
 /// How much a group of processes may use. Enforced where [`crate::Abilities`] says so, ignored elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of memory; beyond it the kernel ends the largest process of the group.
+    /// Bytes of memory; beyond it the kernel ends a container as a whole, or its largest process where cgroups are of
+    /// version 1.
     pub memory: Option<u64>,
     /// Thousandths of a core, as a ceiling.
     pub cpu_millis: Option<u64>,
