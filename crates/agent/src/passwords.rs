@@ -41,6 +41,12 @@ impl Passwords {
         &self.login
     }
 
+    /// The superuser's password, and how whoever has it is let in.
+    pub(crate) fn apart(&self) -> Result<(&Secret, Login), BackupError> {
+        let login = Login::without_password(&connection(self.flavour, "root", &self.superuser))?;
+        Ok((&self.superuser, login))
+    }
+
     /// How the user is.
     pub(crate) fn user_login(&self) -> Option<Result<Login, BackupError>> {
         self.user.as_ref().map(|(user, password)| login(self.flavour, user, password))
@@ -92,12 +98,16 @@ impl Passwords {
 }
 
 fn login(flavour: Flavour, user: &str, password: &Secret) -> Result<Login, BackupError> {
-    Login::new(&Connection {
+    Login::new(&connection(flavour, user, password))
+}
+
+fn connection(flavour: Flavour, user: &str, password: &Secret) -> Connection {
+    Connection {
         flavour,
         address: Address::Socket(PathBuf::from(SOCKET)),
         user: user.to_owned(),
         password: password.clone(),
-    })
+    }
 }
 
 #[cfg(test)]

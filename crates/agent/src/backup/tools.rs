@@ -143,8 +143,18 @@ pub(crate) struct Login {
 
 impl Login {
     pub(crate) fn new(connection: &Connection) -> Result<Login, BackupError> {
+        let password = format!("password={}\n", quoted(connection.password.expose()));
+        Login::reading(connection, &(options(connection) + &password))
+    }
+
+    /// One that the password is to be added to, for a program that can't be given it so.
+    pub(crate) fn without_password(connection: &Connection) -> Result<Login, BackupError> {
+        Login::reading(connection, &options(connection))
+    }
+
+    fn reading(connection: &Connection, options: &str) -> Result<Login, BackupError> {
         let client = dialect(connection.flavour)?.client;
-        let options = InMemory::of(&options(connection)).map_err(|error| BackupError::Disk {
+        let options = InMemory::of(options).map_err(|error| BackupError::Disk {
             what: "can't write to",
             path: "memory".into(),
             error,
@@ -501,14 +511,13 @@ fn without_statement(said: &str) -> String {
     error.split(" near '").next().unwrap_or_default().to_owned()
 }
 
-/// The options that say who and where.
+/// The options that say who and where, but for the password.
 fn options(connection: &Connection) -> String {
     let place = match &connection.address {
         Address::Network { host, port } => format!("protocol=tcp\nhost={}\nport={port}\n", quoted(host)),
         Address::Socket(path) => format!("protocol=socket\nsocket={}\n", quoted(&path.to_string_lossy())),
     };
-    let (user, password) = (quoted(&connection.user), quoted(connection.password.expose()));
-    format!("[client]\nuser={user}\npassword={password}\n{place}")
+    format!("[client]\nuser={}\n{place}", quoted(&connection.user))
 }
 
 /// A value as files of options have it.

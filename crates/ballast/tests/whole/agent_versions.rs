@@ -12,13 +12,12 @@ use crate::support::forward::Forward;
 use crate::support::user::User;
 use crate::support::{Cluster, eventually};
 
-/// As the operators mint them: `mariadb-upgrade` gives the password on to other programs, and does not quote it.
-const SECRET: &str = r"
+const SECRET: &str = r#"
 apiVersion: v1
 kind: Secret
 metadata: {name: credentials}
-stringData: {root: theRoot0f4ll, user: theUser}
-";
+stringData: {root: "it's \\ the \"root\"\n of #all", user: theUser}
+"#;
 
 const OLD: Server =
     Server { name: "mariadb", image: "mariadb:10.11", client: "mariadb", dump: "mariadb-dump", more: "" };
