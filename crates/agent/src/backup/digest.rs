@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use memchr::{memchr, memchr2, memchr3};
+use memchr::{memchr, memchr2, memchr3, memmem};
 use twox_hash::XxHash3_128;
 
 use super::manifest::{Digest, Table};
@@ -27,6 +27,9 @@ const COMMENT: &[u8] = b"--";
 const EVENTS: &[u8] = b"-- Dumping events for database";
 const ROUTINES: &[u8] = b"-- Dumping routines for database";
 const NEXT_DATABASE: &[u8] = b"-- Current Database:";
+/// What the line has in which a tool says what it is, and what ends that there.
+const TOOL: &[u8] = b" dump";
+const TOOL_ENDS: u8 = b',';
 /// The last line of a dump that came to its end.
 const COMPLETED: &[u8] = b"-- Dump completed";
 /// The names of a table and of all its columns take no more.
@@ -35,6 +38,8 @@ const LONGEST_HEAD: usize = 2 << 20;
 /// What is in a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents {
+    /// What wrote it, as it says itself: `MariaDB dump 10.19-11.8.6-MariaDB`.
+    pub(crate) tool: String,
     /// In the order in which they came, as the tables.
     pub(crate) databases: Vec<String>,
     pub(crate) tables: Vec<Table>,
@@ -105,6 +110,7 @@ pub(crate) struct Reading {
     events: XxHash3_128,
     /// Whether the last line that was not empty ends a dump.
     completed: bool,
+    tool: String,
     bytes: u64,
 }
 
@@ -124,6 +130,7 @@ impl Reading {
             definitions: XxHash3_128::new(),
             events: XxHash3_128::new(),
             completed: false,
+            tool: String::new(),
             bytes: 0,
         }
     }
@@ -154,6 +161,7 @@ impl Reading {
             return Err(DigestError::Unended(self.bytes));
         }
         Ok(Contents {
+            tool: self.tool,
             databases: self.databases,
             tables: self.tables,
             definitions: Digest(self.definitions.finish_128()),
@@ -207,6 +215,10 @@ impl Reading {
 
     fn comment(&mut self, line: &[u8]) {
         self.completed = line.starts_with(COMPLETED);
+        if self.tool.is_empty() && memmem::find(line, TOOL).is_some() {
+            let end = memchr(TOOL_ENDS, line).unwrap_or(line.len());
+            self.tool = String::from_utf8_lossy(&line[COMMENT.len()..end]).trim().to_owned();
+        }
         if line.starts_with(EVENTS) {
             self.in_events = true;
         } else if line.starts_with(ROUTINES) || line.starts_with(NEXT_DATABASE) || self.completed {

@@ -92,6 +92,19 @@ fn the_tables_of_a_dump_and_their_rows_are_found_whatever_stands_in_them() {
 }
 
 #[test]
+fn a_dump_says_which_tool_wrote_it() {
+    let line = DUMP.lines().nth(1).unwrap();
+    for (head, expected) in [
+        (line, "MariaDB dump 10.19  Distrib 11.8.6-MariaDB"),
+        ("-- MariaDB dump 10.19-11.8.6-MariaDB, for Linux (aarch64)", "MariaDB dump 10.19-11.8.6-MariaDB"),
+        ("-- MySQL dump 10.13  Distrib 9.7.4, for Linux (x86_64)", "MySQL dump 10.13  Distrib 9.7.4"),
+        ("-- Host: localhost", ""),
+    ] {
+        assert_eq!(read(&DUMP.replacen(line, head, 1)).unwrap().tool, expected);
+    }
+}
+
+#[test]
 fn a_dump_reads_the_same_wherever_it_is_cut() {
     let whole = read(DUMP).unwrap();
     for cut in 0..DUMP.len() {

@@ -69,6 +69,9 @@ pub struct Manifest {
     pub flavour: Flavour,
     /// And which version.
     pub version: Version,
+    /// What wrote the dump, as it says itself; an image may have another than its server is. Older manifests don't say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tool: String,
     /// How the dump is written; another digest is comparable only of one that is written the same.
     #[serde(default, skip_serializing_if = "Wording::is_in_letters")]
     pub wording: Wording,
@@ -120,7 +123,7 @@ pub(crate) struct Taken {
 impl Manifest {
     pub(crate) fn new(taken: Taken, contents: Contents) -> Manifest {
         let Taken { file, bytes, sha256, began, milliseconds, flavour, version, wording, history } = taken;
-        let Contents { databases, tables, definitions, events, bytes: content_bytes } = contents;
+        let Contents { tool, databases, tables, definitions, events, bytes: content_bytes } = contents;
         Manifest {
             format: FORMAT,
             file,
@@ -131,6 +134,7 @@ impl Manifest {
             milliseconds,
             flavour,
             version,
+            tool,
             wording,
             history,
             databases,
@@ -175,9 +179,15 @@ impl Manifest {
         self.tables.iter().map(|table| table.rows).sum()
     }
 
-    /// The first thing in which a dump differs from what is written here. Definitions look different when another
-    /// version writes them; then they are not compared.
-    pub(crate) fn difference(&self, found: &Contents, same_version: bool) -> Option<String> {
+    /// Whether definitions look here as they do in a dump of a server of this version: they look different when either
+    /// the server or the tool is another.
+    pub(crate) fn is_worded_as(&self, found: &Contents, version: &Version) -> bool {
+        self.version == *version && !self.tool.is_empty() && self.tool == found.tool
+    }
+
+    /// The first thing in which a dump differs from what is written here. Definitions are compared where they look the
+    /// same.
+    pub(crate) fn difference(&self, found: &Contents, definitions: bool) -> Option<String> {
         let mut others: Vec<&Table> = found.tables.iter().collect();
         for table in &self.tables {
             let Table { database, name, rows, .. } = table;
@@ -199,7 +209,7 @@ impl Manifest {
         if let Some(Table { database, name, .. }) = others.first() {
             return Some(format!("there is a table {name:?} of {database:?} that was not there"));
         }
-        if same_version && self.definitions != found.definitions {
+        if definitions && self.definitions != found.definitions {
             return Some("the definitions of tables, views, routines or triggers are others".to_owned());
         }
         None

@@ -185,7 +185,8 @@ impl Job<'_> {
         self.load(&tools, stop)?;
         let Manifest { databases, wording, history, .. } = self.manifest;
         let found = stream(&tools, databases, *wording, *history, |stdout| digest(stdout, &tools))?;
-        if let Some(what) = self.manifest.difference(&found, *self.version == self.manifest.version) {
+        let definitions = self.manifest.is_worded_as(&found, self.version);
+        if let Some(what) = self.manifest.difference(&found, definitions) {
             return Err(BackupError::Differs(what));
         }
         server.end()?;
@@ -310,6 +311,28 @@ mod tests {
                 "nothing of the past is in it"
             );
         }
+    }
+
+    #[test]
+    fn definitions_are_compared_where_the_same_server_and_the_same_tool_wrote_them() {
+        let found = |tool: &str| {
+            let dump =
+                format!("-- MariaDB dump 10.19-{tool}, for Linux\nCREATE VIEW v;\n-- Dump completed\n");
+            let mut reading = Reading::new();
+            reading.feed(dump.as_bytes()).unwrap();
+            reading.finish().unwrap()
+        };
+        let mut held = manifest("mariadb", "11.8.6");
+        let compared = |held: &Manifest, version, tool| {
+            held.is_worded_as(&found(tool), &Version::parse(version).unwrap())
+        };
+        assert!(!compared(&held, "11.8.6", "11.8.6"), "an older manifest does not say");
+        held.tool = found("11.8.6").tool;
+        assert!(compared(&held, "11.8.6", "11.8.6"));
+        assert!(!compared(&held, "11.8.8", "11.8.6") && !compared(&held, "11.8.6", "11.8.8"));
+        assert_eq!(Manifest::read(held.line().as_bytes(), None).unwrap().tool, held.tool);
+        assert!(held.difference(&found("11.8.6"), true).unwrap().starts_with("the definitions"));
+        assert_eq!(held.difference(&found("11.8.8"), false), None);
     }
 
     #[test]
