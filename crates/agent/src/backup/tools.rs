@@ -108,8 +108,15 @@ const CLIENT_ARGUMENTS: [&str; 6] = [
     "--connect-timeout=10",
 ];
 
-/// What belongs to the server and is made anew with each.
-const NOT_DATA: &str = "'information_schema', 'performance_schema', 'mysql', 'sys'";
+/// Whether a database does not belong to the server, which makes its own anew. No others are called as the first two,
+/// in whatever letters; of the last a server before MariaDB 10.6 has none, and somebody may.
+fn is_data(database: &str) -> String {
+    format!(
+        "NOT (LOWER({database}) IN ('information_schema', 'performance_schema') OR CAST({database} AS BINARY) = 'mysql' \
+         OR CAST({database} AS BINARY) = 'sys' AND EXISTS (SELECT 1 FROM information_schema.tables own \
+         WHERE own.table_schema = 'sys' AND own.table_name = 'sys_config'))"
+    )
+}
 
 fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
     match flavour {
@@ -213,7 +220,8 @@ impl<'a> Tools<'a> {
     pub(super) fn databases(&self) -> Result<Vec<String>, BackupError> {
         let rows = self.rows(&format!(
             "SELECT schema_name FROM information_schema.schemata \
-             WHERE LOWER(schema_name) NOT IN ({NOT_DATA}) ORDER BY schema_name;\n"
+             WHERE {} ORDER BY schema_name;\n",
+            is_data("schema_name")
         ))?;
         Ok(rows.concat())
     }
@@ -223,7 +231,8 @@ impl<'a> Tools<'a> {
         let rows = self.rows(&format!(
             "SELECT 1 FROM information_schema.tables t JOIN information_schema.engines e ON t.engine = e.engine \
              WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND e.transactions <> 'YES' \
-             AND LOWER(t.table_schema) NOT IN ({NOT_DATA}) LIMIT 1;\n"
+             AND {} LIMIT 1;\n",
+            is_data("t.table_schema")
         ))?;
         Ok(!rows.is_empty())
     }
@@ -235,9 +244,10 @@ impl<'a> Tools<'a> {
             return Ok(Wording::InLetters);
         }
         let rows = self.rows(&format!(
-            "SELECT COUNT(*) FROM information_schema.columns WHERE LOWER(table_schema) NOT IN ({NOT_DATA}) AND NOT \
+            "SELECT COUNT(*) FROM information_schema.columns c WHERE {} AND NOT \
              (data_type IN ({NUMBERS}) OR data_type IN ({LETTERS}) AND character_set_name IN ({UTF8}) \
-             OR data_type IN ({BYTES}) AND COALESCE(column_default, 'NULL') = 'NULL');\n"
+             OR data_type IN ({BYTES}) AND COALESCE(column_default, 'NULL') = 'NULL');\n",
+            is_data("c.table_schema")
         ))?;
         Ok(if rows.concat() == ["0"] { Wording::AsKept } else { Wording::InLetters })
     }
@@ -252,7 +262,8 @@ impl<'a> Tools<'a> {
             "SELECT t.table_schema, t.table_name, c.data_type FROM information_schema.tables t \
              LEFT JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name \
              AND c.generation_expression = 'ROW START' \
-             WHERE t.table_type = 'SYSTEM VERSIONED' AND LOWER(t.table_schema) NOT IN ({NOT_DATA});\n"
+             WHERE t.table_type = 'SYSTEM VERSIONED' AND {};\n",
+            is_data("t.table_schema")
         ))?;
         let mut found = None;
         for row in rows {

@@ -309,6 +309,7 @@ spec:
         let tables = manifest["tables"].as_array().unwrap();
         let rows = |name: &str| tables.iter().find(|table| table["name"] == name).unwrap()["rows"].clone();
         assert_eq!([rows("hard"), rows("nothing"), rows("plain"), rows("once")], [3, 0, 2, 1]);
+        assert_eq!(rows("nobodys"), 1, "in a database that is called nearly as one of the server's");
         backup
     }
 
