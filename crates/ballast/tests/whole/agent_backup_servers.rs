@@ -223,6 +223,11 @@ spec:
             "CREATE TABLE once (n INT PRIMARY KEY);\nINSERT INTO once VALUES (1);\n",
         )
         .unwrap();
+        fs::write(
+            self.work.join("long.sql"),
+            "CREATE TABLE begun (n INT);\nINSERT INTO begun VALUES (1);\nDO SLEEP(3600);\nINSERT INTO begun VALUES (2);\n",
+        )
+        .unwrap();
         fs::write(self.work.join("wrong.sql"), "SELECT 1;\nCREATE USER x IDENTIFED BY 'hidden';\n").unwrap();
 
         let host = self.serve("server", "/work/volume");
@@ -242,10 +247,8 @@ spec:
 
     fn scripts(&self, host: &str) {
         let to = ["--host", host, "--password-file", "/credentials/root", "--database", DATABASE];
-        let script = |of, name, file| {
-            let words = [&["script", self.server.name, "--name", name, "--file", file][..], &to].concat();
-            self.once(of, &words)
-        };
+        let words = |name, file| [&["script", self.server.name, "--name", name, "--file", file][..], &to].concat();
+        let script = |of, name, file| self.once(of, &words(name, file));
         assert_eq!(script("script-1", "init", "/work/init.sql")["before"], false);
         let again = script("script-2", "init", "/work/init.sql");
         assert_eq!((&again["before"], &again["same"]), (&true.into(), &true.into()), "{again}");
@@ -255,6 +258,19 @@ spec:
         assert!(message.contains("ERROR 1064 (42000) at line 2") && !message.contains("hidden"), "{message}");
         let refused = script("script-4", "wrong", "/work/init.sql");
         assert_eq!(refused["message"], failed["message"], "what went wrong is not forgotten");
+
+        // Killed half way.
+        let (killed, server) = (self.name("script-5"), self.name("server"));
+        let rows = "SELECT COUNT(*) FROM `wei``rd ü`.begun";
+        self.pod(&killed, "Never", &words("long", "/work/long.sql"));
+        eventually("it is half way", || (self.sql(&server, rows).stdout == "1\n").then_some(()));
+        self.cluster.kubectl(&format!("delete pod {killed} --force --grace-period=0")).ok();
+        let refused = script("script-6", "long", "/work/long.sql");
+        assert_eq!(refused["reason"], "ScriptInterrupted", "{refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("the script 'long' was begun before and never done"), "{message}");
+        assert_eq!(self.asks(&server, rows), "1\n");
+        self.sql(&server, "DROP TABLE `wei``rd ü`.begun").ok();
         assert_eq!(self.asks(&self.name("server"), "SELECT COUNT(*) FROM `wei``rd ü`.once"), "1\n");
     }
 
