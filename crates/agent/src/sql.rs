@@ -73,11 +73,15 @@ impl Name {
         mysql_name(&self.0)
     }
 
-    /// The name of a database where permissions are granted, which is a pattern.
+    /// The name of a database where permissions are granted.
     pub(crate) fn mysql_pattern(&self) -> String {
-        let escaped = self.0.replace('\\', "\\\\").replace('_', "\\_").replace('%', "\\%");
-        format!("`{}`", escaped.replace('`', "``"))
+        mysql_pattern(&self.0)
     }
+}
+
+/// The name of a database where permissions are granted, which is a pattern.
+pub(crate) fn mysql_pattern(name: &str) -> String {
+    mysql_name(&name.replace('\\', "\\\\").replace('_', "\\_").replace('%', "\\%"))
 }
 
 /// A name that MySQL or MariaDB has taken before.

@@ -60,6 +60,7 @@ fn take(dump: &Dump, stop: &Stop) -> Result<Manifest, BackupError> {
         return Err(BackupError::Refused("the server has no databases but its own".to_owned()));
     }
     let (wording, history) = (tools.wording()?, tools.history(&databases)?);
+    let definers = tools.definers(&databases)?;
     let written = stream(&tools, &databases, wording, history, |stdout| {
         partial.write(stdout, tools.dump_broken(), stop)
     })?;
@@ -77,6 +78,7 @@ fn take(dump: &Dump, stop: &Stop) -> Result<Manifest, BackupError> {
             version,
             wording,
             history,
+            definers,
         },
         written.contents,
     );

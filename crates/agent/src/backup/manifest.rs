@@ -1,5 +1,6 @@
 //! What is known of a backup: its manifest, a line of JSON in a file beside it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -34,6 +35,9 @@ impl Wording {
         *self == Wording::InLetters
     }
 }
+
+/// Accounts (`user@host`; a role's host is empty), and the databases in which something is carried out in their names.
+pub type Definers = BTreeMap<String, BTreeSet<String>>;
 
 /// A table in a dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +82,9 @@ pub struct Manifest {
     /// Whether what rows were is in the dump too, since there are tables that keep that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub history: bool,
+    /// The accounts in whose names views, routines, triggers and events are carried out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub definers: Definers,
     /// The databases.
     pub databases: Vec<String>,
     /// Everything but rows and events: tables, views, routines, triggers.
@@ -118,11 +125,13 @@ pub(crate) struct Taken {
     pub(crate) version: Version,
     pub(crate) wording: Wording,
     pub(crate) history: bool,
+    pub(crate) definers: Definers,
 }
 
 impl Manifest {
     pub(crate) fn new(taken: Taken, contents: Contents) -> Manifest {
-        let Taken { file, bytes, sha256, began, milliseconds, flavour, version, wording, history } = taken;
+        let Taken { file, bytes, sha256, began, milliseconds, flavour, version, wording, history, definers } =
+            taken;
         let Contents { tool, databases, tables, definitions, events, bytes: content_bytes } = contents;
         Manifest {
             format: FORMAT,
@@ -137,6 +146,7 @@ impl Manifest {
             tool,
             wording,
             history,
+            definers,
             databases,
             definitions,
             events,

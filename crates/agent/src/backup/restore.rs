@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::definers;
 use super::digest::{Contents as Dumped, Reading};
 use super::dump::stream;
 use super::error::{BackupError, on};
@@ -182,6 +183,7 @@ impl Job<'_> {
         let address = Address::Socket(server.socket().to_owned());
         let connection = Connection { flavour: run.flavour, address, user: "root".to_owned(), password };
         let tools = Tools::new(&connection, stop)?;
+        let definers = definers::stand_in(&self.manifest.definers, &tools)?;
         self.load(&tools, stop)?;
         let Manifest { databases, wording, history, .. } = self.manifest;
         let found = stream(&tools, databases, *wording, *history, |stdout| digest(stdout, &tools))?;
@@ -189,6 +191,7 @@ impl Job<'_> {
         if let Some(what) = self.manifest.difference(&found, definitions) {
             return Err(BackupError::Differs(what));
         }
+        definers::confine(&definers, &tools)?;
         server.end()?;
         Ok(found.events == self.manifest.events)
     }

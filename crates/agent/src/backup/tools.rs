@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 
 use super::digest::DigestError;
 use super::error::BackupError;
-use super::manifest::Wording;
+use super::manifest::{Definers, Wording};
 use super::stop::Stop;
 use crate::flavour::Flavour;
 use crate::memory::InMemory;
@@ -90,6 +90,12 @@ const UTF8: &str = "'utf8mb4', 'utf8mb3', 'utf8', 'ascii'";
 
 /// What rows were, where a table keeps that. MariaDB's tool knows it since 10.11.
 const WITH_HISTORY: &str = "--dump-history";
+/// Who defined what is carried out in their names, whoever has it carried out.
+const DEFINERS: &str = "SELECT definer, table_schema FROM information_schema.views WHERE security_type = 'DEFINER';\n\
+    SELECT definer, routine_schema FROM information_schema.routines WHERE security_type = 'DEFINER';\n\
+    SELECT definer, trigger_schema FROM information_schema.triggers;\n\
+    SELECT definer, event_schema FROM information_schema.events;\n";
+
 /// What to do where that can't be.
 const ITS_HISTORY: &str = "a backup without it would not be whole. Copy it into a table of its own (SELECT … FROM … FOR \
     SYSTEM_TIME ALL), then take the versioning away (ALTER TABLE … DROP SYSTEM VERSIONING)";
@@ -287,6 +293,27 @@ impl<'a> Tools<'a> {
             ))),
             found => Ok(found.is_some()),
         }
+    }
+
+    /// The accounts in whose names something is carried out in these databases. What is carried out in the name of an
+    /// account that is gone is not, here as elsewhere.
+    pub(super) fn definers(&self, databases: &[String]) -> Result<Definers, BackupError> {
+        let (rows, accounts) = (self.rows(DEFINERS)?, self.accounts()?);
+        let mut definers = Definers::new();
+        for row in rows {
+            if let [account, database] = &row[..]
+                && databases.contains(database)
+                && accounts.contains(account)
+            {
+                definers.entry(account.clone()).or_default().insert(database.clone());
+            }
+        }
+        Ok(definers)
+    }
+
+    /// All accounts and roles.
+    pub(super) fn accounts(&self) -> Result<Vec<String>, BackupError> {
+        Ok(self.rows("SELECT CONCAT(user, '@', host) FROM mysql.user;\n")?.concat())
     }
 
     /// Whether the tool that dumps has an option.

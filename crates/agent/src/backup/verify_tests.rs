@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::super::file::{Partial, Written, name_at};
-use super::super::manifest::{Taken, Wording};
+use super::super::manifest::{Definers, Taken, Wording};
 use super::*;
 use crate::flavour::Flavour;
 use crate::version::Version;
@@ -36,6 +36,7 @@ fn taken(written: &Written) -> Taken {
         version: Version::parse("11.8.6").unwrap(),
         wording: Wording::AsKept,
         history: false,
+        definers: Definers::default(),
     }
 }
 

@@ -247,7 +247,8 @@ spec:
 
     fn scripts(&self, host: &str) {
         let to = ["--host", host, "--password-file", "/credentials/root", "--database", DATABASE];
-        let words = |name, file| [&["script", self.server.name, "--name", name, "--file", file][..], &to].concat();
+        let words =
+            |name, file| [&["script", self.server.name, "--name", name, "--file", file][..], &to].concat();
         let script = |of, name, file| self.once(of, &words(name, file));
         assert_eq!(script("script-1", "init", "/work/init.sql")["before"], false);
         let again = script("script-2", "init", "/work/init.sql");
@@ -397,10 +398,15 @@ spec:
             "SHOW CREATE TABLE `wei``rd ü`.hard",
             "SELECT * FROM `wei``rd ü`.seen",
             "SELECT `wei``rd ü`.more(41)",
+            "SELECT * FROM `wei``rd ü`.above",
             "SHOW GRANTS FOR owner",
         ] {
             assert_eq!(self.asks(&old, question), self.asks(&new, question), "{question}");
         }
+        // Somebody stands in for an account that is not in a backup, and that is all.
+        let gone = self.asks(&new, "SHOW CREATE USER gone; SHOW GRANTS FOR gone");
+        assert!(gone.contains("ACCOUNT LOCK") && gone.contains(" ON `wei``rd ü`.* TO "), "{gone}");
+        assert!(!gone.contains("ALL PRIVILEGES ON *.*"), "{gone}");
         // What was restored can be backed up, and holds the same.
         self.backs_up(&host, "two");
         // It does not touch what is there.
