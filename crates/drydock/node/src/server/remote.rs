@@ -1,5 +1,6 @@
 //! Programs in containers, with their standard files at the other end of a connection.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
@@ -130,7 +131,7 @@ pub(crate) async fn attach(
         let mut attached = match container.attach().await {
             Ok(attached) => attached,
             Err(error) => {
-                outgoing.send(ERROR, failure(&error.to_string()).to_string().as_bytes()).await;
+                outgoing.send(ERROR, detached(Err(error)).to_string().as_bytes()).await;
                 outgoing.close().await;
                 return;
             }
@@ -138,22 +139,23 @@ pub(crate) async fn attach(
         let stdin = attached.stdin.take().filter(|_| files.stdin);
         let terminal = std::mem::take(&mut attached.terminal);
         let outputs = async {
-            while let Ok(Some(piece)) = attached.next().await {
+            while let Some(piece) = attached.next().await? {
                 let (channel, bytes) = match piece {
                     sandbox::Piece::Out(bytes) if files.stdout => (STDOUT, bytes),
                     sandbox::Piece::Err(bytes) if files.stderr => (STDERR, bytes),
                     _ => continue,
                 };
                 if !outgoing.send(channel, &bytes).await {
-                    return;
+                    break;
                 }
             }
+            io::Result::Ok(())
         };
-        tokio::select! {
-            () = outputs => {}
+        let heard = tokio::select! {
+            heard = outputs => heard,
             () = take_in(&mut incoming, stdin, |columns, rows| terminal.resize(columns, rows)) => return,
-        }
-        outgoing.send(ERROR, ended(0).to_string().as_bytes()).await;
+        };
+        outgoing.send(ERROR, detached(heard).to_string().as_bytes()).await;
         outgoing.close().await;
     });
     Ok(response)
@@ -202,6 +204,14 @@ fn size(bytes: &[u8]) -> Option<(u16, u16)> {
     Some((number("Width")?, number("Height")?))
 }
 
+/// What is said when a container's outputs have ended: how the container did is told elsewhere.
+fn detached(heard: Result<(), impl Display>) -> Value {
+    match heard {
+        Ok(()) => ended(0),
+        Err(error) => failure(&format!("error attaching to container: {error}")),
+    }
+}
+
 fn ended(code: i32) -> Value {
     if code == 0 {
         return json!({"metadata": {}, "status": "Success"});
@@ -224,4 +234,20 @@ fn failure(message: &str) -> Value {
         "details": {"causes": [{"message": message}]},
         "code": 500,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_that_break_off_are_no_success() {
+        assert_eq!(detached(Ok::<_, String>(()))["status"], "Success");
+        let cut = detached(Err("its output broke off"));
+        assert_eq!(cut["status"], "Failure");
+        assert_eq!(
+            cut["message"],
+            "Internal error occurred: error attaching to container: its output broke off"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{SinkExt, StreamExt};
+use futures::{SinkExt, Stream, StreamExt};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -20,6 +20,7 @@ crate::tests![
     the_log_of_the_start_before_is_kept,
     a_program_is_run_in_a_container,
     a_terminal_is_a_terminal,
+    much_goes_through_a_container_that_is_attached_to,
     a_port_is_forwarded,
     last_words_of_a_pod_are_heard_by_a_caller_that_still_talks,
     strangers_are_turned_away,
@@ -110,7 +111,7 @@ async fn hear(socket: &mut Socket) -> [String; 5] {
     hear_bytes(socket).await.map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
-async fn hear_bytes(socket: &mut Socket) -> [Vec<u8>; 5] {
+async fn hear_bytes<E>(socket: &mut (impl Stream<Item = Result<Message, E>> + Unpin)) -> [Vec<u8>; 5] {
     let mut channels: [Vec<u8>; 5] = Default::default();
     while let Some(Ok(message)) = socket.next().await {
         if let Message::Binary(bytes) = message {
@@ -155,6 +156,28 @@ async fn a_terminal_is_a_terminal(cluster: Arc<Cluster>) {
     let [_, out, _, status, _] = hear(&mut socket).await;
     assert!(out.contains("17 91\r\n") && out.contains("/dev/pts/"), "{out:?}");
     assert!(status.contains("Success"), "{status}");
+}
+
+async fn much_goes_through_a_container_that_is_attached_to(cluster: Arc<Cluster>) {
+    const MESSAGES: usize = 100;
+    const LENGTH: usize = 32 << 10;
+    let mut spec = script("exec cat");
+    spec["restartPolicy"] = json!("Never");
+    (spec["containers"][0]["stdin"], spec["containers"][0]["stdinOnce"]) = (json!(true), json!(true));
+    cluster.pod("echo", spec).await;
+    cluster.until_phase("echo", "Running").await;
+    let path = "/attach/default/echo/main?stdin=1&stdout=1&stderr=1";
+    let (mut say, mut listen) = connect(&cluster, path, "v5.channel.k8s.io").await.split();
+    let saying = async {
+        for _ in 0..MESSAGES {
+            say.send(Message::Binary(vec![0; LENGTH + 1].into())).await.unwrap();
+        }
+        say.send(Message::Binary(vec![255, 0].into())).await.unwrap();
+    };
+    let ([_, out, _, status, _], ()) = tokio::join!(hear_bytes(&mut listen), saying);
+    assert!(out.len() == MESSAGES * LENGTH && out.iter().all(|byte| *byte == 0), "{}", out.len());
+    assert!(String::from_utf8(status).unwrap().contains("Success"));
+    cluster.until_phase("echo", "Succeeded").await;
 }
 
 async fn a_port_is_forwarded(cluster: Arc<Cluster>) {
