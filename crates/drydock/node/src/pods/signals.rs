@@ -8,7 +8,7 @@ const NAMES: [&str; 31] = [
 ];
 /// What else some of them are called.
 const ALIASES: [(&str, i32); 3] = [("IOT", 6), ("CLD", 17), ("POLL", 29)];
-/// Those without: the first that libc leaves to programs, and the last that there is.
+/// Those without: the first that libc leaves to programs, and the last that there is. The two before are libc's own.
 const REAL_TIME: (i32, i32) = (34, 64);
 
 /// The number of a signal, if there is one of that name.
@@ -30,7 +30,7 @@ pub(crate) fn number(text: &str) -> Option<i32> {
         let named = NAMES.iter().zip(1..).find(|(known, _)| **known == name).map(|(_, number)| number);
         named.or_else(|| ALIASES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number))
     };
-    found.filter(|number| (1..=last).contains(number))
+    found.filter(|number| (1..=31).contains(number) || (first..=last).contains(number))
 }
 
 #[cfg(test)]
@@ -47,6 +47,10 @@ mod tests {
             ("SIGCONT", Some(18)),
             ("SIGSYS", Some(31)),
             ("SIGPOLL", Some(29)),
+            ("31", Some(31)),
+            ("32", None),
+            ("33", None),
+            ("34", Some(34)),
             ("37", Some(37)),
             ("SIGRTMIN", Some(34)),
             ("SIGRTMIN+3", Some(37)),

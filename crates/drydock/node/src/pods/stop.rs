@@ -167,7 +167,11 @@ impl Worker {
             }
             let end = if grace.is_zero() { end } else { end.max(tokio::time::Instant::now() + LEAST) };
             if end > tokio::time::Instant::now() {
-                let _ended = container.signal(signal.unwrap_or(TERM)).await;
+                let asked = container.signal(signal.unwrap_or(TERM)).await;
+                if asked.is_err() && signal.is_some_and(|signal| signal != TERM) {
+                    // It is asked all the same, in the words that everyone knows.
+                    let _ended = container.signal(TERM).await;
+                }
                 tokio::time::sleep_until(end).await;
             }
             let _ended = container.signal(KILL).await;
