@@ -11,6 +11,7 @@ use super::environment::{self, Sources};
 use super::expand::expand;
 use super::fields::Place;
 use super::user::{self, UserError};
+use crate::pods::observed::{init_containers, is_sidecar};
 use crate::pods::quality;
 use crate::quantity;
 use crate::volumes::Prepared;
@@ -157,9 +158,25 @@ fn limits(container: &Container, max_processes: u64) -> Limits {
     Limits {
         memory: limit("memory").and_then(quantity::units),
         cpu_millis: limit("cpu").and_then(quantity::millis),
-        cpu_request_millis: request("cpu").or_else(|| limit("cpu")).and_then(quantity::millis),
+        // Who asks for nothing gets what is left by those who do.
+        cpu_request_millis: request("cpu").or_else(|| limit("cpu")).and_then(quantity::millis).or(Some(0)),
         pids: Some(max_processes),
     }
+}
+
+/// Limits of a pod as a whole: it asks for what its containers do together, or one before them if that is more.
+pub(crate) fn pod_limits(spec: &PodSpec, max_processes: u64) -> Limits {
+    let request = |container: &Container| limits(container, 0).cpu_request_millis.unwrap_or(0);
+    let (mut sidecars, mut most) = (0u64, 0);
+    for container in init_containers(spec) {
+        let with_it = sidecars.saturating_add(request(container));
+        most = most.max(with_it);
+        if is_sidecar(container) {
+            sidecars = with_it;
+        }
+    }
+    let together = spec.containers.iter().map(request).fold(sidecars, u64::saturating_add);
+    Limits { cpu_request_millis: Some(most.max(together)), pids: Some(max_processes), ..Limits::default() }
 }
 
 #[cfg(test)]
@@ -185,6 +202,37 @@ mod tests {
         check(json!({"args": ["x"]}), &["/entry", "x"]);
         check(json!({"command": ["c"]}), &["c"]);
         check(json!({"command": ["c"], "args": ["$(A)", "$(B)"]}), &["c", "1", "$(B)"]);
+    }
+
+    #[test]
+    fn who_asks_for_no_processors_has_the_least_share() {
+        let check = |resources: Value, expected: u64| {
+            let container = json!({"name": "c", "resources": resources});
+            let limits = limits(&serde_json::from_value(container).unwrap(), 7);
+            assert_eq!(limits.cpu_request_millis, Some(expected), "{resources}");
+        };
+        check(json!({}), 0);
+        check(json!({"requests": {"memory": "1Gi"}}), 0);
+        check(json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}), 100);
+        check(json!({"limits": {"cpu": "1"}}), 1000);
+    }
+
+    #[test]
+    fn a_pod_asks_for_what_runs_at_once() {
+        let container = |cpu: &str, policy: Value| json!({"name": "c", "restartPolicy": policy, "resources": {"requests": {"cpu": cpu}}});
+        let check = |before: Value, expected: u64| {
+            let mains =
+                json!([container("100m", Value::Null), container("200m", Value::Null), {"name": "c"}]);
+            let spec = json!({"initContainers": before, "containers": mains});
+            let limits = pod_limits(&serde_json::from_value(spec).unwrap(), 7);
+            assert_eq!((limits.cpu_request_millis, limits.pids), (Some(expected), Some(7)), "{before}");
+        };
+        let (first, sidecar) = (|cpu| container(cpu, Value::Null), |cpu| container(cpu, json!("Always")));
+        check(json!([]), 300);
+        check(json!([first("200m"), first("50m")]), 300);
+        check(json!([first("500m")]), 500);
+        check(json!([sidecar("50m"), first("200m")]), 350);
+        check(json!([sidecar("50m"), first("400m"), sidecar("10m")]), 450);
     }
 
     #[test]

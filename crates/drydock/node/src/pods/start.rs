@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::observed::{Blocked, Ended, ImageState, Restart, Sandbox, State, is_sidecar};
 use super::record::{ContainerNote, Note, container_id, shown_id};
 use super::worker::{Told, Worker};
-use crate::container::build::{Materials, Refused, build};
+use crate::container::build::{Materials, Refused, build, pod_limits};
 use crate::container::{environment, fields::Place, naming};
 use crate::events::Kind;
 use crate::probes;
@@ -136,7 +136,7 @@ impl Worker {
             host_network: naming::is_in_host_network(&self.pod),
             resolv_conf: Some(naming::resolver(&self.pod, &self.shared.cluster)),
             share_process_namespace: spec.share_process_namespace == Some(true),
-            limits: sandbox::Limits { pids: Some(self.shared.max_processes), ..sandbox::Limits::default() },
+            limits: pod_limits(&spec, self.shared.max_processes),
             note,
             ..sandbox::PodConfig::named(self.uid.clone())
         };
