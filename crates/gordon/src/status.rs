@@ -61,7 +61,7 @@ fn conditions(view: &View<Gordon>, wanted: &Wanted, crew: &Crew) -> Conditions {
             "pods are started or replaced",
         )
     };
-    all.degraded(view.last_trouble().or_else(|| pod_trouble(wanted, crew)))
+    all.degraded([pod_trouble(wanted, crew), view.last_trouble()].into_iter().flatten())
 }
 
 fn pod_trouble(wanted: &Wanted, crew: &Crew) -> Option<Trouble> {

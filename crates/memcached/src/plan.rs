@@ -23,6 +23,9 @@ use crate::{
     statistics::statistics,
 };
 
+/// Why what was done is said.
+const TOLD: &str = "people see it with kubectl describe";
+
 /// How long pods are looked for that the Deployment speaks of. Where their image is changed on their way, they are never
 /// seen.
 const BEHIND: SignedDuration = SignedDuration::from_mins(1);
@@ -53,16 +56,15 @@ fn bring_about(view: &View<Memcached>, cache: &Cache, answers: &Answers) -> Plan
     let paused = servers.stopped_by(cache).is_some();
     let deployment = Object::of(&desired::deployment(view, cache, paused));
     let names = Names::look(view, cache);
-    if names.deployment.is_free() {
-        apply_children(&mut plan, view, cache, &names, &deployment);
-    }
     let live = names.deployment.ours();
+    if names.deployment.is_free() {
+        apply_children(&mut plan, view, cache, &names, live, &deployment);
+    }
     let observed = observe(view, cache, live, &deployment, &servers);
     let silent = servers.silent(old_silent(view), view.now);
     if observed.rollout == Rollout::Complete {
         replace_a_silent_one(&mut plan, view, &servers, &silent);
     }
-    announce_changes(&mut plan, view, cache, &names, live, &deployment);
     plan.report(view, status(view, cache, &names, &observed, &servers, silent));
     if let Some(after) = names.look_again() {
         plan.then(Effect::LookAgain(after), "whoever holds the name may let it go without our being told");
@@ -100,9 +102,13 @@ fn apply_children(
     view: &View<Memcached>,
     cache: &Cache,
     names: &Names,
+    live: Option<&Deployment>,
     deployment: &Object,
 ) {
     plan.apply(deployment.clone(), format!("{} of {}", nodes(cache.size), cache.image));
+    if let Some(live) = live {
+        announce_changes(plan, view, cache, live, deployment);
+    }
     if names.service.is_free() {
         plan.apply(Object::of(&desired::service(view, cache)), "clients find every node under one name");
     }
@@ -111,6 +117,10 @@ fn apply_children(
             Object::of(&desired::disruption_budget(view, cache)),
             "machines are drained one node at a time",
         );
+    }
+    if live.is_none() {
+        let note = format!("made the Deployment, the Service and the disruption budget {}", cache.name);
+        plan.event(EventType::Normal, "Created", "Create", note, TOLD);
     }
 }
 
@@ -177,27 +187,19 @@ impl Names {
     }
 }
 
-/// What the nodes are about to go through, said once: when the Deployment does not say it yet. What somebody wrote
-/// into the Deployment is put right, and is said by that alone.
+/// What the nodes go through, said once: when the Deployment does not say it yet. What somebody wrote
+/// into the Deployment is put right, and is said by that alone. It comes right after the Deployment: whatever fails
+/// later, that was done.
 fn announce_changes(
     plan: &mut Plan,
     view: &View<Memcached>,
     cache: &Cache,
-    names: &Names,
-    live: Option<&Deployment>,
+    live: &Deployment,
     want: &Object,
 ) {
     let edited = |field: &str| view.was_edited(want, MemcachedOperator::FIELD_MANAGER, field);
-    let because = "people see it with kubectl describe";
     let mut say = |reason: &str, action: &str, note: String| {
-        plan.event(EventType::Normal, reason, action, note, because);
-    };
-    let Some(live) = live else {
-        if names.deployment.is_free() {
-            let note = format!("made the Deployment, the Service and the disruption budget {}", cache.name);
-            say("Created", "Create", note);
-        }
-        return;
+        plan.event(EventType::Normal, reason, action, note, TOLD);
     };
     let spec = live.spec.as_ref();
     let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1);
@@ -220,7 +222,7 @@ fn status(
     silent: Vec<SilentServer>,
 ) -> MemcachedStatus {
     let old = view.resource.status.as_ref();
-    let trouble = names.trouble().or_else(|| view.last_trouble()).or_else(|| observed.trouble.clone());
+    let troubles = [names.trouble(), observed.trouble.clone(), view.last_trouble()];
     let selected: Vec<String> =
         selector(cache).iter().map(|(name, value)| format!("{name}={value}")).collect();
     let endpoints = servers.endpoints();
@@ -236,7 +238,7 @@ fn status(
         statistics: statistics(shown, &servers.stats(), same, view.now),
         servers: endpoints,
         silent,
-        conditions: conditions(view, cache, names, observed, servers, trouble).into_list(),
+        conditions: conditions(view, cache, names, observed, servers, troubles).into_list(),
     }
 }
 
@@ -246,7 +248,7 @@ fn conditions(
     names: &Names,
     observed: &Observed,
     servers: &Servers,
-    trouble: Option<Trouble>,
+    troubles: [Option<Trouble>; 3],
 ) -> Conditions {
     let mut count = format!("{} of {} ready", servers.serving(), nodes(cache.size));
     if let Some(why) = &observed.unschedulable {
@@ -297,7 +299,7 @@ fn conditions(
                 "nothing is being changed",
             ),
         };
-    all.degraded(trouble)
+    all.degraded(troubles.into_iter().flatten())
 }
 
 /// Kubernetes says that every node is up; whether they serve they say themselves.

@@ -162,6 +162,42 @@ fn what_the_server_refuses_is_not_under_way() {
 }
 
 #[test]
+fn a_step_that_fails_does_not_hide_what_else_is_wrong() {
+    let mut stage = settled();
+    let failing =
+        "{kind: Outcome, step: apply Service default/memcached-sample, class: Terminal, message: refused}";
+    stage.meanwhile(failing).round();
+    let quota = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: memcached-sample}, \
+                 status: {conditions: [{type: ReplicaFailure, status: 'True', message: exceeded quota}]}}";
+    stage.meanwhile(quota).meanwhile(failing).round();
+    assert_eq!(
+        degraded(&stage),
+        "ReplicaFailure: exceeded quota. Besides, StepFailed: apply Service default/memcached-sample: refused"
+    );
+    let told: Vec<&str> = stage.events.iter().map(String::as_str).collect();
+    assert_eq!(
+        told,
+        [
+            "Warning StepFailed: apply Service default/memcached-sample: refused",
+            "Warning ReplicaFailure: exceeded quota"
+        ]
+    );
+}
+
+#[test]
+fn a_process_that_begins_does_not_take_back_what_the_one_before_it_found() {
+    let mut stage = settled();
+    stage.meanwhile("{kind: Outcome, step: apply x, class: Terminal, message: refused}").round();
+    stage.view.last_outcome = None;
+    assert_eq!(stage.effects(), "");
+    assert!(stage.plan().to_string().contains("look    again in 1s "), "{}", stage.plan());
+    // It has tried once, and nothing failed.
+    stage.round();
+    stage.rest();
+    assert_eq!(stage.events.last().unwrap(), "Normal Recovered: nothing is known to be wrong");
+}
+
+#[test]
 fn a_failure_that_may_pass_is_given_time() {
     let failing = |times: u32| {
         let mut stage = settled();

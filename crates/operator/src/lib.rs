@@ -40,7 +40,7 @@ pub use kind::{How, KindRef, MANAGED, Relation, Scope};
 pub use lint::{Finding, lint};
 pub use names::Taken;
 pub use object::{NotAnObject, Object, ObjectRef, Unreadable, label};
-pub use plan::{Action, DataReason, Effect, EventType, Material, Plan, Removal, Step, Target};
+pub use plan::{Action, DataReason, Effect, EventType, Material, Occasion, Plan, Removal, Step, Target};
 pub use question::{Answer, Answers, Question};
 pub use report::{Conditioned, Trouble};
 pub use settle::{

@@ -15,7 +15,8 @@ use crate::{KindRef, Object, object::HIDDEN};
 /// How long a watch may be behind another before it is begun anew.
 const LATE: SignedDuration = SignedDuration::from_secs(2);
 
-/// Ordered steps. They are carried out in order up to the first failure; the status is written even then.
+/// Ordered steps. They are carried out in order up to the first failure; the status is written even then, and the
+/// events that tell of it are said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The steps.
@@ -61,6 +62,8 @@ pub enum Effect {
     Status(Value),
     /// Say something that people see with `kubectl describe` and `kubectl get events`.
     Event {
+        /// What it tells of.
+        occasion: Occasion,
         /// Whether it is news or a warning.
         type_: EventType,
         /// One CamelCase word for programs.
@@ -168,6 +171,16 @@ pub struct Action {
     pub what: Value,
 }
 
+/// What an event tells of, and so whether it is said after a step that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Occasion {
+    /// What the steps before it did. Where one of them failed it was not done, and is not said.
+    Deed,
+    /// What the plan's status says for the first time. It is said whenever that status is written: to the next plan it is
+    /// no news any more.
+    Turn,
+}
+
 /// Whether an event is news or a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventType {
@@ -203,7 +216,7 @@ impl Plan {
         self.then(Effect::Apply(object), because)
     }
 
-    /// Adds an `Event`.
+    /// Adds an `Event` that tells of what the steps before it did.
     pub fn event(
         &mut self,
         type_: EventType,
@@ -213,7 +226,20 @@ impl Plan {
         because: impl Into<String>,
     ) -> &mut Self {
         let (reason, action, note) = (reason.into(), action.into(), note.into());
-        self.then(Effect::Event { type_, reason, action, note }, because)
+        self.then(Effect::Event { occasion: Occasion::Deed, type_, reason, action, note }, because)
+    }
+
+    /// Adds an `Event` that tells of what the status, which comes after it, says for the first time.
+    pub fn turn(
+        &mut self,
+        type_: EventType,
+        reason: impl Into<String>,
+        action: impl Into<String>,
+        note: impl Into<String>,
+        because: impl Into<String>,
+    ) -> &mut Self {
+        let (reason, action, note) = (reason.into(), action.into(), note.into());
+        self.then(Effect::Event { occasion: Occasion::Turn, type_, reason, action, note }, because)
     }
 
     /// Looks again at a kind that has been behind for so long: a watch may be late for a while, and one that stays so is
@@ -269,6 +295,12 @@ impl Effect {
             Effect::Hold { .. } => "hold",
             Effect::Release { .. } => "release",
         }
+    }
+
+    /// Whether it is carried out also after a step that failed, which is when people need it most: the status, and
+    /// what tells of it.
+    pub fn is_report(&self) -> bool {
+        matches!(self, Effect::Status(_) | Effect::Event { occasion: Occasion::Turn, .. })
     }
 
     fn subject(&self) -> String {

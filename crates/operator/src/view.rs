@@ -28,7 +28,7 @@ pub struct View<R> {
 /// What came of the steps of a round.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The step that failed, after which none was carried out but the status.
+    /// The step that failed, after which none was carried out but the status and what tells of it.
     pub failed: Option<Failed>,
     /// Fields that someone else keeps writing over.
     pub contested: Vec<Contest>,

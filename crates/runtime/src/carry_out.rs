@@ -1,9 +1,10 @@
 //! Carrying a plan out: in order, up to the first failure.
 //!
 //! **What always holds.** A step that would change nothing is skipped without a request. After a failure nothing is
-//! done any more but the status, which people need then most. What was written is remembered before the next step
-//! begins, so that no later view is older than it. A minted value exists in the request that creates it and nowhere
-//! else.
+//! done any more but the status, which people need then most, and the events that tell of it. They are handed over
+//! before it is written: who dies in between says them twice, and never not at all. What was written is remembered
+//! before the next step begins, so that no later view is older than it. A minted value exists in the request that
+//! creates it and nowhere else.
 
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl<O: Operator> Hands<'_, O> {
         let mut carried = Carried::default();
         for settled in plan {
             let is_status = matches!(settled.step.effect, Effect::Status(_));
-            if carried.failed.is_some() && !is_status {
+            if carried.failed.is_some() && !settled.step.effect.is_report() {
                 continue;
             }
             let result = match &settled.verdict {
@@ -96,7 +97,7 @@ impl<O: Operator> Hands<'_, O> {
                 let own = KindRef::of::<O::Resource>();
                 self.write(&own, self.key, self.writer.status(&own, self.key, &uid, status)).await
             }
-            Effect::Event { type_, reason, action, note } => {
+            Effect::Event { type_, reason, action, note, .. } => {
                 self.say(*type_, reason, action, note);
                 Ok(())
             }

@@ -2,7 +2,7 @@
 
 use ballast_memcached::{Memcached, MemcachedOperator};
 use ballast_runtime::NoEngine;
-use drydock::Drydock;
+use drydock::{Drydock, Fault, Verb};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
 use kube::{
     Api,
@@ -106,4 +106,40 @@ async fn a_deployment_that_is_scaled_by_hand_or_deleted_is_put_right() {
     .await;
     deployments.delete("sample", &DeleteParams::background()).await.unwrap();
     eventually("it is there again", async || replicas(3).await).await;
+}
+
+#[tokio::test]
+async fn a_step_that_keeps_failing_is_said_once_and_silences_nothing() {
+    let (drydock, running) = start(false).await;
+    let fault = Fault::internal_error().verb(Verb::Patch).resource("services").user(OPERATOR).always();
+    let order = drydock.faults().order(fault);
+    let caches: Api<Memcached> = Api::namespaced(drydock.client(), "default");
+    caches.create(&PostParams::default(), &memcached("sample")).await.unwrap();
+    let said = async |reason: &str| {
+        let mut said = events(&drydock, "sample").await;
+        said.retain(|event| event.split_once(':').is_some_and(|(what, _)| what.ends_with(reason)));
+        said
+    };
+    eventually("the failure is said", async || said("StepFailed").await.pop()).await;
+    // What was done before the step that fails is said, what was to come of it is not.
+    let size = Patch::Merge(json!({"spec": {"size": 5}}));
+    caches.patch("sample", &PatchParams::default(), &size).await.unwrap();
+    eventually("the scaling is said", async || said("Scaling").await.pop()).await;
+    let fail_again = async || {
+        let before = order.count();
+        eventually("it fails again", async || (order.count() >= before + 2).then_some(())).await;
+    };
+    fail_again().await;
+    // Nor does a process that begins take anything back.
+    let counted = r#"ballast_events_total{controller="memcached",reason="StepFailed",type="Warning"} 1"#;
+    let metrics = running.metrics.text();
+    assert!(metrics.contains(counted), "{metrics}");
+    running.crash().await;
+    let running = run_with(&drydock, MemcachedOperator, NoEngine, options());
+    fail_again().await;
+    assert!(!running.metrics.text().contains("ballast_events_total{"), "{}", running.metrics.text());
+    let told = events(&drydock, "sample").await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    order.lift();
+    eventually("it is over", async || said("Recovered").await.pop()).await;
 }
