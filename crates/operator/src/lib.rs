@@ -44,7 +44,8 @@ pub use plan::{Action, DataReason, Effect, EventType, Material, Occasion, Plan, 
 pub use question::{Answer, Answers, Question};
 pub use report::{Conditioned, Trouble};
 pub use settle::{
-    Change, Difference, Rival, Settled, Verdict, compare, differences, rivals, settle, settle_as,
+    Change, Difference, Obstacles, Rival, Settled, Verdict, compare, differences, obstacles, rivals, settle,
+    settle_as,
 };
 pub use view::{Children, Contest, Failed, Outcome, Standing, View};
 

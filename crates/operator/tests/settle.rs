@@ -2,7 +2,7 @@
 //! really does.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a failure is the answer")]
 
-use ballast_operator::{compare, rivals};
+use ballast_operator::{compare, obstacles, rivals};
 use ballast_staging::{documents, same_text};
 use drydock_merge::{
     fields::FieldSet,
@@ -165,6 +165,64 @@ fn nothing_is_ours_before_the_first_apply() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     let differences = compare(&live, &live, US, None).unwrap();
     assert_eq!(differences[0].to_string(), r#"~ .data.k: "v" (taken over)"#);
+}
+
+/// Applies ours anew over what `kubectl-edit` laid over it, past what is in its way where the server complained of a
+/// field. Gives what was in the way, and the pod's spec then.
+fn past(edited: &str, refused: &str) -> (Vec<String>, Value) {
+    let want = &documents(BASE)[0];
+    let mut live = server_side_apply(None, want, US);
+    let mut new = live.clone();
+    overlay(&mut new, &documents(edited)[0]);
+    live = edit(&live, new, "kubectl-edit");
+    let found = obstacles(&live, want, US, &[refused.to_owned()]);
+    let mut paths = Vec::new();
+    if let Some(found) = found {
+        paths.extend(found.rivals.into_iter().map(|rival| format!("{}: {}", rival.manager, rival.path)));
+        live["metadata"]["managedFields"] = found.managed_fields;
+    }
+    let after = server_side_apply(Some(&live), want, US);
+    (paths, after["spec"]["template"]["spec"].clone())
+}
+
+#[test]
+fn what_is_in_the_way_of_an_apply_goes_and_nothing_else_does() {
+    let edited = "
+spec:
+  paused: true
+  template:
+    spec:
+      nodeSelector: {disk: fast}
+      containers:
+      - {name: main, image: 'i:1', args: [v, w], ports: [{containerPort: 81, name: http}, {containerPort: 9, name: more}]}
+      - {name: side, image: 's:1'}
+      - {name: theirs, image: 't:1', ports: [{containerPort: 82, name: http}]}
+";
+    let (paths, pod) = past(edited, "spec.template.spec.containers[0].ports[1].name");
+    assert_eq!(
+        paths,
+        [
+            r#"kubectl-edit: .spec.template.spec.containers[name="main"].ports[containerPort=81,protocol="TCP"]"#
+        ]
+    );
+    let ports: Vec<&Value> =
+        pod["containers"][0]["ports"].as_array().unwrap().iter().map(|port| &port["containerPort"]).collect();
+    assert_eq!(ports, [9, 80], "{pod:#}");
+    assert_eq!(pod["containers"][2]["ports"][0]["containerPort"], 82);
+    assert_eq!(pod["nodeSelector"]["disk"], "fast");
+    // Nothing is in the way of a field that nobody wrote anything beside.
+    assert_eq!(past(edited, "spec.selector.matchLabels").0, Vec::<String>::new());
+    assert_eq!(past(edited, "metadata.labels").0, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_set_beside_a_refused_field_is_in_its_way() {
+    let edited = "spec: {template: {spec: {nodeSelector: {disk: fast}, containers: [{name: main, image: 'i:1', \
+                  args: [v, w], ports: [{containerPort: 80, name: http}], tty: true}, {name: side, image: 's:1'}]}}}";
+    let (paths, pod) = past(edited, "spec.template.spec.containers[0].args");
+    assert_eq!(paths, [r#"kubectl-edit: .spec.template.spec.containers[name="main"].tty"#]);
+    assert_eq!(pod["containers"][0]["tty"], Value::Null);
+    assert_eq!(pod["nodeSelector"]["disk"], "fast");
 }
 
 fn labels() -> impl Strategy<Value = Value> {

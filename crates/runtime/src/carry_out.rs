@@ -9,14 +9,14 @@
 use std::time::Duration;
 
 use ballast_operator::{
-    Action, Change, Class, Effect, EventType, Failure, KindRef, Material, Object, Operator, Settled, Target,
-    Verdict, View, rivals,
+    Action, Change, Class, Effect, EventType, Failure, KindRef, Material, Object, Obstacles, Operator, Rival,
+    Settled, Target, Verdict, View, obstacles, rivals,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::Resource as _;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
@@ -95,7 +95,7 @@ impl<O: Operator> Hands<'_, O> {
             Effect::Status(status) => {
                 let uid = self.view.resource.meta().uid.clone().unwrap_or_default();
                 let own = KindRef::of::<O::Resource>();
-                self.write(&own, self.key, self.writer.status(&own, self.key, &uid, status)).await
+                self.write(&own, self.key, self.writer.status(&own, self.key, &uid, status)).await.map(drop)
             }
             Effect::Event { type_, reason, action, note, .. } => {
                 self.say(*type_, reason, action, note);
@@ -113,10 +113,65 @@ impl<O: Operator> Hands<'_, O> {
     async fn apply(&self, object: &Object, verdict: &Verdict) -> Result<(), Refusal> {
         let kind = self.kind_of(object)?;
         let key = Key::new(object.namespace(), object.name());
-        self.write(&kind, &key, self.writer.apply(&kind, &key, object)).await?;
-        // Not before it is done: whoever tries in vain has taken nothing from anyone, and is in no contest.
-        self.announce_taking(object, verdict);
+        // Taking is said not before it is done: whoever tries in vain has taken nothing from anyone, and is in no contest.
+        match self.write(&kind, &key, self.writer.apply(&kind, &key, object)).await {
+            Ok(_) => self.announce_taking(object, verdict),
+            Err(refusal) => {
+                let Some((live, obstacles)) = self.obstacles(object, &refusal) else { return Err(refusal) };
+                self.apply_past(&kind, &key, object, live, &obstacles, refusal).await?;
+                self.announce_taking(object, verdict);
+                self.taken(object, &obstacles.rivals, |paths, name, managers| {
+                    format!(
+                        "took {paths} of {name} away, which {managers} had put beside what is wanted there"
+                    )
+                });
+            }
+        }
         Ok(())
+    }
+
+    /// What others wrote beside our fields, and with which the server refuses them. What holds data belongs to no
+    /// resource, and is not looked into.
+    fn obstacles(&self, object: &Object, refusal: &Refusal) -> Option<(&Object, Obstacles)> {
+        if !refusal.is(422) || !self.view.controls(object) {
+            return None;
+        }
+        let live: &Object = self.view.children.counterpart(object)?;
+        let found = obstacles(live.value(), object.value(), O::FIELD_MANAGER, &refusal.fields)?;
+        Some((live, found))
+    }
+
+    /// Applies an object whose obstacles are made ours first, so that the apply takes them away. Where the server refuses
+    /// it all the same they are given back, and `refusal` is what it said first.
+    async fn apply_past(
+        &self,
+        kind: &KindRef,
+        key: &Key,
+        object: &Object,
+        live: &Object,
+        obstacles: &Obstacles,
+        refusal: Refusal,
+    ) -> Result<(), Refusal> {
+        let owned = async |version: Option<&str>, entries: &Value| {
+            let body = json!({
+                "metadata": {"resourceVersion": version, "uid": live.uid(), "managedFields": entries}
+            });
+            self.write(kind, key, self.writer.merge(kind, key, &body)).await
+        };
+        let claimed = match owned(live.resource_version(), &obstacles.managed_fields).await {
+            Ok(claimed) => claimed,
+            Err(other) if other.failure.class == Class::Retry => return Err(other),
+            Err(_) => return Err(refusal),
+        };
+        match self.write(kind, key, self.writer.apply(kind, key, object)).await {
+            Err(again) if again.is(422) => {
+                let before = live.value().pointer("/metadata/managedFields").unwrap_or(&Value::Null);
+                // Whoever wrote in between keeps what they wrote.
+                let _ = owned(Some(&claimed.metadata.version), before).await;
+                Err(refusal)
+            }
+            applied => applied.map(drop),
+        }
     }
 
     /// Says whose values were replaced, and counts it.
@@ -126,16 +181,22 @@ impl<O: Operator> Hands<'_, O> {
         // A field of ours that we ourselves want otherwise now is not taken from anyone: rivals are only those whose
         // own entry has the field.
         let rivals = rivals(live.value(), object.value(), O::FIELD_MANAGER);
+        self.taken(object, &rivals, |paths, name, managers| {
+            format!("put {paths} of {name} back, which {managers} had changed")
+        });
+    }
+
+    /// Fields were taken from others: it is counted, and said in words made of the fields, the object and the others.
+    fn taken(&self, object: &Object, rivals: &[Rival], words: impl FnOnce(&str, &str, &str) -> String) {
         if rivals.is_empty() {
             return;
         }
         let name = object.to_string();
-        self.memory.lock().contests.flipped(&name, &rivals, Instant::now());
+        self.memory.lock().contests.flipped(&name, rivals, Instant::now());
         let mut managers: Vec<&str> = rivals.iter().map(|rival| rival.manager.as_str()).collect();
         managers.dedup();
         let paths: Vec<&str> = rivals.iter().map(|rival| rival.path.as_str()).collect();
-        let note =
-            format!("put {} of {name} back, which {} had changed", paths.join(", "), managers.join(" and "));
+        let note = words(&paths.join(", "), &name, &managers.join(" and "));
         self.say(EventType::Warning, "FieldsTakenBack", "Apply", &note);
     }
 
@@ -161,7 +222,7 @@ impl<O: Operator> Hands<'_, O> {
             "metadata": {"resourceVersion": live.resource_version(), "uid": live.uid()},
             "data": {entry: BASE64_STANDARD.encode(value)},
         });
-        self.write(&kind, &key, self.writer.merge(&kind, &key, &body)).await
+        self.write(&kind, &key, self.writer.merge(&kind, &key, &body)).await.map(drop)
     }
 
     async fn remove(&self, target: &Target) -> Result<(), Refusal> {
@@ -187,7 +248,7 @@ impl<O: Operator> Hands<'_, O> {
 
     async fn act(&self, action: &Action) -> Result<(), Refusal> {
         let done = self.engine.act(self.about(), action).await;
-        done.map_err(|failure| Refusal { failure, code: None, retry_after: None, uncertain: false })
+        done.map_err(Refusal::from)
     }
 
     /// What the engine is told of the resource.
@@ -220,14 +281,14 @@ impl<O: Operator> Hands<'_, O> {
         kind: &KindRef,
         key: &Key,
         write: impl Future<Output = Result<Written, Refusal>>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Written, Refusal> {
         let before = self.memory.lock().expect(kind, key, What::Unknown);
         let written = write.await;
         let mut memory = self.memory.lock();
         match written {
             Ok(written) => {
                 memory.wrote(kind, key, &written.metadata.version);
-                Ok(())
+                Ok(written)
             }
             Err(refusal) => {
                 refused(&mut memory, kind, key, before, &refusal);
@@ -285,12 +346,6 @@ fn make(what: &Material, random: &dyn Random) -> Result<Vec<u8>, Failure> {
             }
             Ok(password)
         }
-    }
-}
-
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
-        Refusal { failure, code: None, retry_after: None, uncertain: false }
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Refusal {
     pub(crate) failure: Failure,
     /// The HTTP status, where there was an answer.
     pub(crate) code: Option<u16>,
+    /// The fields that the server names as wrong: `spec.ports[1].name`.
+    pub(crate) fields: Vec<String>,
     /// How long the server asks us to wait.
     pub(crate) retry_after: Option<Duration>,
     /// Whether a write may have taken effect all the same.
@@ -22,11 +24,17 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(class: Class, message: impl Into<String>) -> Self {
-        Refusal { failure: Failure::new(class, message), code: None, retry_after: None, uncertain: false }
+        Failure::new(class, message).into()
     }
 
     pub(crate) fn is(&self, code: u16) -> bool {
         self.code == Some(code)
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Refusal { failure, code: None, fields: Vec::new(), retry_after: None, uncertain: false }
     }
 }
 
@@ -43,9 +51,11 @@ impl From<kube::Error> for Refusal {
                 let details = status.details.as_ref();
                 let seconds =
                     details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0);
+                let causes = details.into_iter().flat_map(|details| &details.causes);
                 Refusal {
                     failure: Failure::new(class_of(status.code), answer(&status)),
                     code: Some(status.code),
+                    fields: causes.map(|cause| cause.field.clone()).collect(),
                     retry_after: seconds.map(|seconds| Duration::from_secs(u64::from(seconds))),
                     // A gateway or a timeout says nothing about what the server behind it did.
                     uncertain: matches!(status.code, 408 | 500 | 502 | 503 | 504),

@@ -60,7 +60,7 @@ pub fn rivals(live: &Value, want: &Value, manager: &str) -> Vec<Rival> {
 }
 
 /// What is wanted, without what no manager owns: the object's identity and what the server writes itself.
-fn comparable(want: &Value) -> Value {
+pub(super) fn comparable(want: &Value) -> Value {
     let mut want = without_nulls(want);
     if let Value::Object(map) = &mut want {
         map.remove("apiVersion");
@@ -121,10 +121,18 @@ fn entries(live: &Value) -> impl Iterator<Item = Entry<'_>> {
 
 /// A path as Kubernetes prints it in conflicts.
 #[derive(Default)]
-struct Path(Vec<String>);
+pub(super) struct Path(Vec<String>);
 
 impl Path {
-    fn text(&self) -> String {
+    pub(super) fn push(&mut self, part: String) {
+        self.0.push(part);
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.0.pop();
+    }
+
+    pub(super) fn text(&self) -> String {
         self.0.concat()
     }
 
@@ -258,39 +266,48 @@ fn contested_leaves(
         return;
     }
     for (key, child) in fields {
-        let (part, live, want) = if let Some(name) = key.strip_prefix("f:") {
-            (format!(".{name}"), live.and_then(|live| live.get(name)), want.get(name))
-        } else if let Some(item) = Item::parse(key) {
-            let of = |value: Option<&Value>| -> Option<usize> { item.find(value?.as_array()?) };
-            let (in_live, in_want) = (of(live), of(Some(want)));
-            (
-                item.text(),
-                in_live.and_then(|place| live?.get(place)),
-                in_want.and_then(|place| want.get(place)),
-            )
-        } else {
-            continue;
-        };
-        path.0.push(part);
+        let Some((part, live, want)) = enter(key, live, Some(want)) else { continue };
+        path.push(part);
         contested_leaves(children(child), live, want, path, contested);
-        path.0.pop();
+        path.pop();
     }
 }
 
-fn children(node: &Value) -> &Map<String, Value> {
+/// Where a key of `fieldsV1` leads: how it reads in a path, and what is there in two values.
+pub(super) fn enter<'v>(
+    key: &str,
+    live: Option<&'v Value>,
+    want: Option<&'v Value>,
+) -> Option<(String, Option<&'v Value>, Option<&'v Value>)> {
+    if let Some(name) = key.strip_prefix("f:") {
+        return Some((
+            format!(".{name}"),
+            live.and_then(|live| live.get(name)),
+            want.and_then(|want| want.get(name)),
+        ));
+    }
+    let item = Item::parse(key)?;
+    let of = |value: Option<&'v Value>| -> Option<&'v Value> {
+        let list = value?.as_array()?;
+        list.get(item.find(list)?)
+    };
+    Some((item.text(), of(live), of(want)))
+}
+
+pub(super) fn children(node: &Value) -> &Map<String, Value> {
     static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
     node.as_object().unwrap_or(&NONE)
 }
 
 /// How an item of a list is known.
-enum Item {
+pub(super) enum Item {
     Keys(Map<String, Value>),
     Value(Value),
     Place(usize),
 }
 
 impl Item {
-    fn parse(key: &str) -> Option<Self> {
+    pub(super) fn parse(key: &str) -> Option<Self> {
         if let Some(json) = key.strip_prefix("k:") {
             return match serde_json::from_str(json) {
                 Ok(Value::Object(keys)) => Some(Item::Keys(keys)),

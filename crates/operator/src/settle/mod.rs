@@ -11,6 +11,7 @@
 
 mod differences;
 mod fields;
+mod obstacles;
 mod same;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::{Effect, Object, Operator, Plan, Step, View, object::HIDDEN};
 
 pub use differences::differences;
 pub use fields::{Rival, compare, rivals};
+pub use obstacles::{Obstacles, obstacles};
 
 /// One field that would be different.
 #[derive(Clone, Debug, PartialEq)]

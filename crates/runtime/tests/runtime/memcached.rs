@@ -7,8 +7,10 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodD
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
+    core::NamespaceResourceScope,
 };
-use serde_json::json;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -142,4 +144,107 @@ async fn a_step_that_keeps_failing_is_said_once_and_silences_nothing() {
     assert_eq!(told.len(), 2, "{told:?}");
     order.lift();
     eventually("it is over", async || said("Recovered").await.pop()).await;
+}
+
+/// Somebody edits the spec of a child so that the server takes no apply beside it. Gives the spec as it
+/// was made and as it is when the event has said what was taken away.
+async fn edit_in_the_way<K>(drydock: &Drydock, edit: fn(&mut Value), taken: &str) -> (Value, Value)
+where
+    K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let caches: Api<Memcached> = Api::namespaced(drydock.client(), "default");
+    caches.create(&PostParams::default(), &memcached("sample")).await.unwrap();
+    until_there(drydock, "sample").await;
+    let children: Api<K> = Api::namespaced(drydock.client(), "default");
+    let read = async || serde_json::to_value(children.get("sample").await.unwrap()).unwrap();
+    let mut child = read().await;
+    let made = child["spec"].clone();
+    edit(&mut child["spec"]);
+    let how = PostParams { field_manager: Some("kubectl-edit".into()), ..PostParams::default() };
+    children.replace("sample", &how, &serde_json::from_value(child).unwrap()).await.unwrap();
+    let note = format!(
+        "Warning FieldsTakenBack: took {taken} of {} default/sample away, which kubectl-edit had put beside what is \
+         wanted there",
+        K::kind(&())
+    );
+    eventually("it is said what was taken away", async || {
+        events(drydock, "sample").await.contains(&note).then_some(())
+    })
+    .await;
+    rest(drydock).await;
+    let conditions = caches.get("sample").await.unwrap().status.unwrap().conditions;
+    let degraded = conditions.iter().find(|condition| condition.type_ == "Degraded").unwrap();
+    assert_eq!(degraded.status, "False", "{degraded:?}");
+    (made, read().await["spec"].clone())
+}
+
+#[tokio::test]
+async fn a_port_that_is_renumbered_by_hand_is_put_right() {
+    let (drydock, _running) = start(false).await;
+    let edit = |spec: &mut Value| spec["ports"][0]["port"] = json!(11212);
+    let taken = r#".spec.ports[port=11212,protocol="TCP"]"#;
+    let (made, is) = edit_in_the_way::<Service>(&drydock, edit, taken).await;
+    assert_eq!(is, made);
+}
+
+#[tokio::test]
+async fn a_containers_port_is_put_right_and_a_container_that_somebody_added_stays() {
+    let (drydock, _running) = start(false).await;
+    let edit = |spec: &mut Value| {
+        let containers = spec.pointer_mut("/template/spec/containers").unwrap().as_array_mut().unwrap();
+        containers[0]["ports"][0]["containerPort"] = json!(11212);
+        containers.push(json!({"name": "sidecar", "image": "exporter:1"}));
+    };
+    let taken =
+        r#".spec.template.spec.containers[name="memcached"].ports[containerPort=11212,protocol="TCP"]"#;
+    let (made, mut is) = edit_in_the_way::<Deployment>(&drydock, edit, taken).await;
+    let added = is["template"]["spec"]["containers"].as_array_mut().unwrap().pop().unwrap();
+    assert_eq!(added["name"], "sidecar");
+    assert_eq!(is, made);
+}
+
+#[tokio::test]
+async fn a_probe_of_another_sort_is_put_right() {
+    let (drydock, _running) = start(false).await;
+    let edit = |spec: &mut Value| {
+        for probe in ["readinessProbe", "livenessProbe"] {
+            let probe = &mut spec["template"]["spec"]["containers"][0][probe];
+            probe.as_object_mut().unwrap().remove("tcpSocket");
+            probe["exec"] = json!({"command": ["true"]});
+        }
+    };
+    let taken = r#".spec.template.spec.containers[name="memcached"].livenessProbe.exec, .spec.template.spec.containers[name="memcached"].readinessProbe.exec"#;
+    let (made, is) = edit_in_the_way::<Deployment>(&drydock, edit, taken).await;
+    assert_eq!(is, made);
+}
+
+#[tokio::test]
+async fn a_budget_of_the_other_sort_is_put_right_and_a_contest_where_it_comes_back() {
+    let (drydock, _running) = start(false).await;
+    let edit = |spec: &mut Value| {
+        spec.as_object_mut().unwrap().remove("maxUnavailable");
+        spec["minAvailable"] = json!(2);
+    };
+    let (made, is) = edit_in_the_way::<PodDisruptionBudget>(&drydock, edit, ".spec.minAvailable").await;
+    assert_eq!(is, made);
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(drydock.client(), "default");
+    let other = Patch::Merge(json!({"spec": {"maxUnavailable": null, "minAvailable": 2}}));
+    let how = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
+    for _ in 0..2 {
+        budgets.patch("sample", &how, &other).await.unwrap();
+        eventually("it is put right again", async || {
+            budgets.get("sample").await.unwrap().spec?.max_unavailable.map(drop)
+        })
+        .await;
+    }
+    let caches: Api<Memcached> = Api::namespaced(drydock.client(), "default");
+    eventually("it is contested", async || {
+        let conditions = caches.get("sample").await.unwrap().status?.conditions;
+        conditions.iter().any(|condition| condition.reason == "FieldContested").then_some(())
+    })
+    .await;
 }
