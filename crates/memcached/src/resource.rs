@@ -43,6 +43,13 @@ use crate::validate::{
     ),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version", description = "The version wanted"),
     printcolumn(
+        name = "Running",
+        type_ = "string",
+        json_path = ".status.version",
+        description = "The version that the nodes say they run",
+        priority = 1
+    ),
+    printcolumn(
         name = "Nodes",
         type_ = "integer",
         json_path = ".status.readyReplicas",

@@ -52,7 +52,7 @@ fn an_applied_resource_is_brought_about_and_shown() {
     assert_eq!(shown[0], ["NAME", "SIZE", "READY", "VERSION", "AGE"]);
     assert_eq!(shown[1][..4], ["memcached-sample", "3", "False", "1.6.9"]);
     let shown = table(&cluster.kubectl("get mc -o wide").ok());
-    assert_eq!(shown[0], ["NAME", "SIZE", "READY", "VERSION", "NODES", "REASON", "AGE"]);
+    assert_eq!(shown[0], ["NAME", "SIZE", "READY", "VERSION", "RUNNING", "NODES", "REASON", "AGE"]);
     assert_eq!(shown[1][..6], ["memcached-sample", "3", "False", "1.6.9", "0", "Creating"]);
 
     let nodes = cluster.field("mc/memcached-sample", ".status.nodes[*]");
