@@ -69,6 +69,8 @@ pub enum Report {
         /// Whether it runs as the machine's root.
         root: bool,
     },
+    /// It was told to stop and is about it: said anew all the while.
+    Stopping,
     /// It can't.
     Failed {
         /// Why, in a line.

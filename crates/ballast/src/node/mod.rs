@@ -45,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const GRACE: Duration = Duration::from_secs(5);
 /// How often to look whether it has.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often a node that stops says so. Much to save takes its time; only one that hangs is silent.
+const WORD: Duration = Duration::from_secs(5);
 /// Clusters of root's that run on one machine at a time; each has a link and a range of its own.
 const NETWORKS: u8 = 12;
 
@@ -164,7 +166,10 @@ async fn attend(
         }
     };
     let end = match end {
-        Ok(End::Told) => Ok(ender.end(GRACE, handover.kept).await.err().map_or(End::Told, End::Unsaved)),
+        Ok(End::Told) => {
+            tokio::spawn(stopping());
+            Ok(ender.end(GRACE, handover.kept).await.err().map_or(End::Told, End::Unsaved))
+        }
         other => other,
     };
     stop.cancel();
@@ -206,6 +211,14 @@ async fn lifeline() -> Result<End, Failure> {
     match lines.next_line().await {
         Ok(Some(_)) => Ok(End::Told),
         Ok(None) | Err(_) => Ok(End::Abandoned),
+    }
+}
+
+/// Says until the end of this process that it comes.
+async fn stopping() {
+    loop {
+        report(&Report::Stopping);
+        tokio::time::sleep(WORD).await;
     }
 }
 

@@ -1,7 +1,8 @@
 //! The node of a cluster: a process beside this one, started anew when it dies.
 //!
 //! **What always holds.** A node that never came up is a failure to start; one that came up and died is started
-//! again, later each time. After [`Attended::stop`] it is gone, with everything that it ran.
+//! again, later each time. After [`Attended::stop`] it is gone, with everything that it ran; one that does not stop is
+//! ended, and what it ran is then for its keeper to end, or for the next node of a cluster that is kept.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,7 +18,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
@@ -42,7 +43,8 @@ const SERVICES: &str = "10.96.0.0/12";
 const AGAIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 /// A node that lived for so long did not die soon.
 const LONG: Duration = Duration::from_secs(10);
-/// A node ends its pods within this; then it is ended.
+/// A node that stops says so all the while. One that says nothing for so long is ended, and so is one that has closed its
+/// output and goes on.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The way to the node for those who ask through the API.
@@ -239,9 +241,40 @@ async fn live(
         return Err(Failure::new("the node has no input or no output"));
     };
     input.write_all(start.handover.as_bytes()).await.what("can't tell the node anything")?;
+    let Heard { failed, told, silent } = hear(input, output, stop, ready).await;
+    let patience = if silent { Duration::ZERO } else { PATIENCE };
+    let ended = end(child, patience).await.what("the node's end")?;
+    if silent {
+        say(format_args!(
+            "the node did not stop: it said nothing for {} seconds and was ended",
+            PATIENCE.as_secs()
+        ));
+    } else if told && let Some(message) = &failed {
+        say(format_args!("the node did not stop in order: {message}"));
+    }
+    Ok(Life { ended, failed })
+}
+
+/// What was heard of a node.
+struct Heard {
+    /// Why it can't go on, as it says itself.
+    failed: Option<String>,
+    /// It was told to stop.
+    told: bool,
+    /// It should have said by now that it stops.
+    silent: bool,
+}
+
+/// Listens to a node until it closes its output, and tells it to stop when it is to. The input stays open for as long:
+/// its end would be the node's.
+async fn hear(
+    mut input: impl AsyncWrite + Unpin,
+    output: impl AsyncRead + Unpin,
+    stop: &CancellationToken,
+    ready: &mut Option<oneshot::Sender<CameUp>>,
+) -> Heard {
     let mut lines = BufReader::new(output).lines();
-    let mut failed = None;
-    let mut told = false;
+    let mut heard = Heard { failed: None, told: false, silent: false };
     loop {
         tokio::select! {
             said = lines.next_line() => match said.ok().flatten().map(|line| serde_json::from_str(&line)) {
@@ -251,26 +284,27 @@ async fn live(
                         let _ = ready.send(Ok((address, reachable)));
                     }
                 }
-                Some(Ok(Report::Failed { message })) => failed = Some(message),
+                Some(Ok(Report::Stopping)) => {}
+                Some(Ok(Report::Failed { message })) => heard.failed = Some(message),
                 Some(Err(error)) => tracing::debug!(%error, "the node said something else"),
-                None => break,
+                None => return heard,
             },
-            () = stop.cancelled(), if !told => {
-                told = true;
+            () = stop.cancelled(), if !heard.told => {
+                heard.told = true;
                 let _ = input.write_all(b"stop\n").await;
+            }
+            // Anew after every word.
+            () = tokio::time::sleep(PATIENCE), if heard.told => {
+                heard.silent = true;
+                return heard;
             }
         }
     }
-    let ended = end(child).await.what("the node's end")?;
-    if told && let Some(message) = &failed {
-        say(format_args!("the node did not stop in order: {message}"));
-    }
-    Ok(Life { ended, failed })
 }
 
-/// Waits for a process that has closed its output, and ends it when it takes too long.
-async fn end(mut child: Child) -> io::Result<ExitStatus> {
-    match tokio::time::timeout(PATIENCE, child.wait()).await {
+/// Waits for a process, and ends it when it takes too long.
+async fn end(mut child: Child, patience: Duration) -> io::Result<ExitStatus> {
+    match tokio::time::timeout(patience, child.wait()).await {
         Ok(ended) => ended,
         Err(_) => {
             child.kill().await?;
@@ -289,4 +323,46 @@ fn describe(pods: &str, reachable: bool, services: bool, root: bool) -> String {
         (false, ..) => "in a network of their own, without root; kubectl port-forward leads there",
     };
     format!("node {NAME}: pods at {pods}, {how}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that was told to stop, says so a number of times, with pauses, and then goes or does not.
+    async fn check(words: u32, goes: bool) -> (bool, Duration) {
+        let (input, _unread) = tokio::io::duplex(64);
+        let (mut says, output) = tokio::io::duplex(64);
+        let stop = CancellationToken::new();
+        stop.cancel();
+        let began = tokio::time::Instant::now();
+        let node = async move {
+            for _ in 0..words {
+                tokio::time::sleep(PATIENCE / 2).await;
+                says.write_all(format!("{}\n", Report::Stopping.to_line()).as_bytes()).await.unwrap();
+            }
+            if goes {
+                drop(says);
+            }
+            std::future::pending::<Heard>().await
+        };
+        let mut came_up = None;
+        let heard = tokio::select! {
+            heard = hear(input, output, &stop, &mut came_up) => heard,
+            never = node => never,
+        };
+        assert!(heard.told);
+        (heard.silent, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_hangs_is_not_waited_for() {
+        assert_eq!(check(0, false).await, (true, PATIENCE));
+        assert_eq!(check(2, false).await, (true, PATIENCE * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_takes_long_to_stop_has_the_time() {
+        assert_eq!(check(10, true).await, (false, PATIENCE * 5));
+    }
 }
