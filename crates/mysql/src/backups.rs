@@ -326,10 +326,10 @@ pub(crate) fn announce(plan: &mut Plan, view: &View<MySQL>, healthy: &Healthy) {
     let because = format!("BackupHealthy was {}", old.map_or("not known", |old| &old.status));
     match healthy.status {
         ConditionStatus::False if was != "False" || old.is_some_and(|old| old.reason != healthy.reason) => {
-            plan.event(EventType::Warning, healthy.reason, "Backup", healthy.message.clone(), because);
+            plan.turn(EventType::Warning, healthy.reason, "Backup", healthy.message.clone(), because);
         }
         ConditionStatus::True if was != "True" => {
-            plan.event(EventType::Normal, "BackupComplete", "Backup", healthy.message.clone(), because);
+            plan.turn(EventType::Normal, "BackupComplete", "Backup", healthy.message.clone(), because);
         }
         _ => {}
     }

@@ -71,6 +71,9 @@ fn the_last_backup_is_the_last_complete_one() {
         "2030-01-01T03:00:00Z",
         "outcome: Failed, message: 'DiskFull: no space'",
     ));
+    let steps = stage.plan().steps;
+    let told = steps.iter().find(|step| step.headline() == "event Warning BackupFailed");
+    assert!(told.is_some_and(|step| step.effect.is_report()), "it is said also where a step fails");
     stage.rest();
     assert!(stage.status().contains("lastBackup: \"2030-01-01T02:00:00Z\""), "{}", stage.status());
     assert_eq!(
