@@ -22,7 +22,7 @@ use crate::events::Kind;
 use crate::probes;
 use crate::probes::ask::{self, Bad, Target};
 use crate::probes::page;
-use crate::volumes::payload;
+use crate::volumes::{VolumeError, payload};
 use crate::{Shared, logs, volumes};
 
 /// A container that could not be started is tried again after this.
@@ -48,34 +48,35 @@ impl Worker {
         }
     }
 
+    /// Brings the volumes about: all of them, or the pod waits.
     pub(super) async fn prepare_volumes(&mut self) {
-        match self.fill_volumes().await {
-            Ok(()) => {
-                self.observed.volumes_ready = true;
-                self.observed.blocked = None;
-            }
-            Err(message) => self.block("FailedMount", message),
+        let message = match self.fill_volumes().await {
+            Ok(failed) => failed.first().map(ToString::to_string),
+            Err(message) => Some(message),
+        };
+        if let Some(message) = message {
+            self.block("FailedMount", message);
+            return;
         }
+        self.observed.volumes_ready = true;
+        self.observed.blocked = None;
     }
 
-    async fn fill_volumes(&mut self) -> Result<(), String> {
+    /// Fills the volumes that can be; those that can't.
+    async fn fill_volumes(&mut self) -> Result<Vec<VolumeError>, String> {
         let fresh = PodSpec::default();
         let spec = self.pod.spec.as_ref().unwrap_or(&fresh);
         let list = spec.volumes.clone().unwrap_or_default();
         if list.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let blame = |why: String| match list.first() {
             Some(volume) => format!("MountVolume.SetUp failed for volume {:?} : {why}", volume.name),
             None => why,
         };
         let sources = self.shared.fetch(&self.namespace(), &payload::wanted(&list)).await.map_err(blame)?;
-        let wishes = payload::tokens(&list);
         let pod = Arc::clone(&self.pod);
-        self.shared.fetch_tokens(&pod, &wishes, &mut self.tokens).await.map_err(|why| {
-            let volume = wishes.first().map(|wish| wish.volume.clone()).unwrap_or_default();
-            format!("MountVolume.SetUp failed for volume {volume:?} : {why}")
-        })?;
+        let tokens = self.shared.fetch_tokens(&pod, &payload::tokens(&list), &mut self.tokens).await;
         let fresh = self.observed.sandbox == Sandbox::None;
         if self.claimed.is_none() {
             let found = self.shared.fetch_claims(&pod).await?;
@@ -84,15 +85,17 @@ impl Worker {
             let opened = tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
             self.claimed = Some(opened.map_err(|error| error.to_string())?);
         }
-        let (place, places, tokens) = (self.place(), self.shared.volume_places(&self.uid), self.tokens.all());
+        let (place, places) = (self.place(), self.shared.volume_places(&self.uid));
         let (now, claimed) = (self.shared.now(), self.claimed.clone().unwrap_or_default());
         let work = move || volumes::prepare(&pod, &place, &places, (&sources, &claimed), &tokens, now);
-        let prepared = tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
-        self.prepared = prepared.map_err(|error| error.to_string())?;
-        Ok(())
+        let filled = tokio::task::spawn_blocking(work).await;
+        let (prepared, failed) = filled.map_err(|error| error.to_string())?;
+        self.prepared.update(prepared);
+        Ok(failed)
     }
 
-    /// Brings the volumes that the API fills up to date. What fails now is tried again at the next turn.
+    /// Brings the volumes that the API fills up to date, each for itself. What fails now stays as it was, and is tried
+    /// again at the next turn.
     pub(super) async fn refresh(&mut self) {
         let fresh = PodSpec::default();
         let spec = self.pod.spec.as_ref().unwrap_or(&fresh);
@@ -107,7 +110,11 @@ impl Worker {
         }
         // An API that does not answer holds nothing up.
         match tokio::time::timeout(ANSWER, self.fill_volumes()).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(failed)) => {
+                for error in failed {
+                    self.say(Kind::Warning, "FailedMount", error.to_string());
+                }
+            }
             Ok(Err(error)) => tracing::debug!(pod = self.uid, error, "volumes were not brought up to date"),
             Err(_) => tracing::debug!(pod = self.uid, "volumes were not brought up to date: no answer"),
         }

@@ -25,7 +25,7 @@ use crate::container::expand::expand;
 use crate::container::fields::Place;
 use crate::quantity;
 use claims::{Claimed, Opened};
-use payload::TokenWish;
+use payload::{Payload, Tokens};
 
 /// A volume that can't be had: what the event says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,45 +52,52 @@ pub(crate) struct Prepared {
     read_only: BTreeSet<String>,
 }
 
-/// Brings the volumes of a pod about, or up to date. Blocks.
+/// Brings the volumes of a pod about, or up to date, each for itself: those that are there, and why the others are not.
+/// Blocks.
 pub(crate) fn prepare(
     pod: &Pod,
     place: &Place,
     places: &Places,
     (sources, claimed): (&Sources, &Claimed),
-    tokens: &BTreeMap<TokenWish, String>,
+    tokens: &Tokens,
     now: Timestamp,
-) -> Result<Prepared, VolumeError> {
-    let mut prepared = Prepared::default();
+) -> (Prepared, Vec<VolumeError>) {
+    let (mut prepared, mut failed) = (Prepared::default(), Vec::new());
     let spec = pod.spec.as_ref();
     let group = spec
         .and_then(|spec| spec.security_context.as_ref()?.fs_group)
         .and_then(|group| u32::try_from(group).ok());
     for volume in spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default() {
-        let failed = |why: String| VolumeError { volume: volume.name.clone(), why };
         if let Some(Opened { path, read_only }) = claimed.get(&volume.name) {
-            prepared.volumes.insert(volume.name.clone(), path.clone());
-            if *read_only {
-                prepared.read_only.insert(volume.name.clone());
-            }
+            prepared.add(volume, path.clone(), *read_only);
             continue;
         }
-        let files = payload::of(volume, pod, place, sources, tokens).map_err(failed)?;
-        let path = match files {
-            Some(files) => {
-                let root = if payload::is_private(volume) { &places.memory } else { &places.disk };
-                let path = root.join(&volume.name);
-                // Only config maps are on disk in Kubernetes; memory has the sticky bit.
-                let mode = if volume.config_map.is_some() { 0o777 } else { 0o1777 };
-                atomic::write(&path, &files, mode, group, now).map_err(|error| failed(error.to_string()))?;
-                prepared.read_only.insert(volume.name.clone());
-                path
-            }
-            None => other(volume, places, group).map_err(failed)?,
-        };
-        prepared.volumes.insert(volume.name.clone(), path);
+        let made = payload::of(volume, pod, place, sources, tokens).and_then(|files| match files {
+            Some(files) => Ok((filled(volume, &files, places, group, now)?, true)),
+            None => Ok((other(volume, places, group)?, false)),
+        });
+        match made {
+            Ok((path, read_only)) => prepared.add(volume, path, read_only),
+            Err(why) => failed.push(VolumeError { volume: volume.name.clone(), why }),
+        }
     }
-    Ok(prepared)
+    (prepared, failed)
+}
+
+/// A volume that the API fills.
+fn filled(
+    volume: &Volume,
+    files: &Payload,
+    places: &Places,
+    group: Option<u32>,
+    now: Timestamp,
+) -> Result<PathBuf, String> {
+    let root = if payload::is_private(volume) { &places.memory } else { &places.disk };
+    let path = root.join(&volume.name);
+    // Only config maps are on disk in Kubernetes; memory has the sticky bit.
+    let mode = if volume.config_map.is_some() { 0o777 } else { 0o1777 };
+    atomic::write(&path, files, mode, group, now).map_err(|error| error.to_string())?;
+    Ok(path)
 }
 
 fn other(volume: &Volume, places: &Places, group: Option<u32>) -> Result<PathBuf, String> {
@@ -182,6 +189,19 @@ pub(crate) fn remove(places: &Places) -> io::Result<()> {
 }
 
 impl Prepared {
+    fn add(&mut self, volume: &Volume, path: PathBuf, read_only: bool) {
+        self.volumes.insert(volume.name.clone(), path);
+        if read_only {
+            self.read_only.insert(volume.name.clone());
+        }
+    }
+
+    /// Takes what was brought about later; the rest stays as it was.
+    pub fn update(&mut self, later: Self) {
+        self.volumes.extend(later.volumes);
+        self.read_only.extend(later.read_only);
+    }
+
     /// What a container mounts of them.
     pub fn mounts(&self, container: &Container, env: &[(String, String)]) -> Result<Vec<Mount>, ConfigError> {
         let value = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
@@ -211,5 +231,56 @@ impl Prepared {
             mounts.push(Mount { destination: Path::new("/").join(&wish.mount_path), what });
         }
         Ok(mounts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    struct Machine(tempfile::TempDir);
+
+    impl Machine {
+        /// Prepares volumes while the config map `m` says this; those that failed, in the words of the event.
+        fn prepare(&self, volumes: &Value, says: &str, token: Result<&str, &str>) -> (Prepared, Vec<String>) {
+            let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [], "volumes": volumes}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let places = Places { disk: self.0.path().join("disk"), memory: self.0.path().join("memory") };
+            let map = serde_json::from_value(json!({"data": {"a": says}})).unwrap();
+            let sources = Sources { config_maps: [("m".to_owned(), map)].into(), ..Sources::default() };
+            let wishes = payload::tokens(pod.spec.as_ref().unwrap().volumes.as_deref().unwrap());
+            let token = || token.map(str::to_owned).map_err(str::to_owned);
+            let tokens = wishes.into_iter().map(|wish| (wish, token())).collect();
+            let (place, claimed) = (Place::default(), Claimed::new());
+            let (prepared, failed) =
+                prepare(&pod, &place, &places, (&sources, &claimed), &tokens, Timestamp::UNIX_EPOCH);
+            (prepared, failed.iter().map(VolumeError::to_string).collect())
+        }
+    }
+
+    #[test]
+    fn a_volume_that_can_not_be_had_holds_up_no_other() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let volumes = json!([
+            {"name": "gone", "configMap": {"name": "gone"}},
+            {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+            {"name": "kind", "nfs": {"server": "s", "path": "/"}},
+            {"name": "map", "configMap": {"name": "m"}},
+        ]);
+        let expected = [
+            r#"MountVolume.SetUp failed for volume "gone" : configmap "gone" not found"#,
+            r#"MountVolume.SetUp failed for volume "token" : failed to fetch token: no"#,
+            r#"MountVolume.SetUp failed for volume "kind" : this node has no volumes of this kind"#,
+        ];
+        for says in ["1", "2"] {
+            let (prepared, failed) = machine.prepare(&volumes, says, Err("failed to fetch token: no"));
+            assert_eq!(failed, expected);
+            assert_eq!(fs::read_to_string(prepared.volumes["map"].join("a")).unwrap(), says);
+        }
+        let (mut before, _) = machine.prepare(&volumes, "2", Ok("good"));
+        before.update(machine.prepare(&volumes, "2", Err("failed to fetch token: no")).0);
+        assert_eq!(before.volumes.keys().collect::<Vec<_>>(), ["map", "token"], "what was there stays");
+        assert_eq!(fs::read_to_string(before.volumes["token"].join("token")).unwrap(), "good");
     }
 }

@@ -34,6 +34,9 @@ pub(crate) struct TokenWish {
     pub seconds: i64,
 }
 
+/// The tokens that were asked for, or why there are none.
+pub(crate) type Tokens = BTreeMap<TokenWish, Result<String, String>>;
+
 /// What the volumes of a pod need from the API.
 pub(crate) fn wanted(volumes: &[Volume]) -> Wanted {
     let mut wanted = Wanted::default();
@@ -75,7 +78,7 @@ pub(crate) fn of(
     pod: &Pod,
     place: &Place,
     sources: &Sources,
-    tokens: &BTreeMap<TokenWish, String>,
+    tokens: &Tokens,
 ) -> Result<Option<Payload>, String> {
     let mut files = Payload::new();
     if let Some(source) = &volume.config_map {
@@ -123,7 +126,7 @@ pub(crate) fn of(
                 let (user, group) = owners(pod);
                 // A token is for whom the pod runs as, and where nobody can tell who that is, for all in it.
                 let own = if user.is_some() || group { 0o600 } else { mode };
-                put(&mut files, &source.path, token.clone().into_bytes(), None, own)?;
+                put(&mut files, &source.path, token.clone()?.into_bytes(), None, own)?;
                 if let Some(file) = files.get_mut(&source.path) {
                     file.owner = user;
                 }
@@ -276,7 +279,7 @@ mod tests {
             services: BTreeMap::new(),
         };
         let wishes = tokens(std::slice::from_ref(&volume));
-        let tokens = wishes.into_iter().map(|wish| (wish, "TOKEN".to_owned())).collect();
+        let tokens = wishes.into_iter().map(|wish| (wish, Ok("TOKEN".to_owned()))).collect();
         let payload = of(&volume, &pod, &Place::default(), &sources, &tokens).map(Option::unwrap_or_default);
         let expected = expected
             .map(|files| {

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use drydock_sandbox::Users;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::cluster::{Cluster, script};
+use crate::cluster::{Cluster, script, state};
 
 crate::tests![
     the_environment_comes_from_everywhere,
     volumes_hold_what_the_api_says,
     what_the_api_says_later_comes_to_running_pods,
+    a_volume_whose_source_is_gone_holds_up_no_other,
     users_and_permissions_are_as_the_pod_says,
     a_service_account_can_ask_the_api,
 ];
@@ -109,6 +110,33 @@ async fn what_the_api_says_later_comes_to_running_pods(cluster: Arc<Cluster>) {
     cluster
         .until("the secret's", || async { cluster.log(&pod, "main", 0).ends_with("2221\n").then_some(()) })
         .await;
+}
+
+async fn a_volume_whose_source_is_gone_holds_up_no_other(cluster: Arc<Cluster>) {
+    for name in ["going", "staying"] {
+        cluster.create::<ConfigMap>(json!({"metadata": {"name": name}, "data": {"a": "1"}})).await;
+    }
+    let mut spec = script(
+        "while true; do now=$(cat /going/a /staying/a); [ \"$now\" = \"$last\" ] || echo $now; last=$now; sleep 0.02; done",
+    );
+    spec["containers"][0]["volumeMounts"] =
+        json!([{"name": "going", "mountPath": "/going"}, {"name": "staying", "mountPath": "/staying"}]);
+    spec["volumes"] = json!([
+        {"name": "going", "configMap": {"name": "going"}},
+        {"name": "staying", "configMap": {"name": "staying"}},
+    ]);
+    cluster.pod("losing", spec).await;
+    let pod = cluster.until_ready("losing").await;
+    let maps: kube::Api<ConfigMap> = kube::Api::default_namespaced(cluster.client.clone());
+    maps.delete("going", &DeleteParams::default()).await.unwrap();
+    let gone = "MountVolume.SetUp failed for volume \"going\" : configmap \"going\" not found";
+    assert_eq!(cluster.until_event("losing", "FailedMount", "").await, gone);
+    let change = Patch::Merge(json!({"data": {"a": "2"}}));
+    maps.patch("staying", &PatchParams::default(), &change).await.unwrap();
+    cluster
+        .until("the change", || async { cluster.log(&pod, "main", 0).ends_with("12\n").then_some(()) })
+        .await;
+    assert_eq!(state(&cluster.until_ready("losing").await, "main"), "running");
 }
 
 async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {
