@@ -77,7 +77,7 @@ impl Worker {
         let sources = self.shared.fetch(&self.namespace(), &payload::wanted(&list)).await.map_err(blame)?;
         let pod = Arc::clone(&self.pod);
         let tokens = self.shared.fetch_tokens(&pod, &payload::tokens(&list), &mut self.tokens).await;
-        let fresh = self.observed.sandbox == Sandbox::None;
+        let fresh = self.observed.sandbox == Sandbox::None && !self.observed.volumes_ready;
         if self.claimed.is_none() {
             let found = self.shared.fetch_claims(&pod).await?;
             let (root, pod) = (self.shared.storage.clone(), Arc::clone(&pod));
@@ -87,7 +87,8 @@ impl Worker {
         }
         let (place, places) = (self.place(), self.shared.volume_places(&self.uid));
         let (now, claimed) = (self.shared.now(), self.claimed.clone().unwrap_or_default());
-        let work = move || volumes::prepare(&pod, &place, &places, (&sources, &claimed), &tokens, now);
+        let work =
+            move || volumes::prepare((&pod, fresh), &place, &places, (&sources, &claimed), &tokens, now);
         let filled = tokio::task::spawn_blocking(work).await;
         let (prepared, failed) = filled.map_err(|error| error.to_string())?;
         self.prepared.update(prepared);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Api;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -141,7 +141,7 @@ pub(crate) fn open(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Resu
         if !root.holders.add(name, pod.metadata.uid.as_deref().unwrap_or_default(), modes == [ALONE]) {
             return Err(failed(TAKEN.to_owned()));
         }
-        let path = place(object, root).map_err(failed)?;
+        let path = place(object, root, fresh).map_err(failed)?;
         let local = object.spec.as_ref().is_some_and(|spec| spec.local.is_some());
         // What was running already keeps what it has.
         if let (true, true, false, Some(group)) = (local, fresh, *read_only, Group::of(pod)) {
@@ -153,7 +153,7 @@ pub(crate) fn open(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Resu
 }
 
 /// Where a volume is on this node.
-fn place(volume: &PersistentVolume, root: &Root) -> Result<PathBuf, String> {
+fn place(volume: &PersistentVolume, root: &Root, fresh: bool) -> Result<PathBuf, String> {
     let spec = volume.spec.clone().unwrap_or_default();
     if is_ours(volume) {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
@@ -171,7 +171,7 @@ fn place(volume: &PersistentVolume, root: &Root) -> Result<PathBuf, String> {
         return if path.exists() { Ok(path) } else { Err(format!("path {:?} does not exist", local.path)) };
     }
     match spec.host_path {
-        Some(HostPathVolumeSource { path, type_ }) => super::host_path(&HostPathVolumeSource { path, type_ }),
+        Some(host) => super::host_path(&host, fresh),
         None => Err("this node has no volumes of this kind".to_owned()),
     }
 }

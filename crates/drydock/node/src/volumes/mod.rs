@@ -53,9 +53,9 @@ pub(crate) struct Prepared {
 }
 
 /// Brings the volumes of a pod about, or up to date, each for itself: those that are there, and why the others are not.
-/// Blocks.
+/// With `fresh` nothing of the pod has run yet. Blocks.
 pub(crate) fn prepare(
-    pod: &Pod,
+    (pod, fresh): (&Pod, bool),
     place: &Place,
     places: &Places,
     (sources, claimed): (&Sources, &Claimed),
@@ -74,7 +74,7 @@ pub(crate) fn prepare(
         }
         let made = payload::of(volume, pod, place, sources, tokens).and_then(|files| match files {
             Some(files) => Ok((filled(volume, &files, places, group, now)?, true)),
-            None => Ok((other(volume, places, group)?, false)),
+            None => Ok((other(volume, places, group, fresh)?, false)),
         });
         match made {
             Ok((path, read_only)) => prepared.add(volume, path, read_only),
@@ -100,7 +100,7 @@ fn filled(
     Ok(path)
 }
 
-fn other(volume: &Volume, places: &Places, group: Option<u32>) -> Result<PathBuf, String> {
+fn other(volume: &Volume, places: &Places, group: Option<u32>, fresh: bool) -> Result<PathBuf, String> {
     let words = |error: io::Error| error.to_string();
     if let Some(empty) = &volume.empty_dir {
         let path = places.disk.join(&volume.name);
@@ -120,15 +120,19 @@ fn other(volume: &Volume, places: &Places, group: Option<u32>) -> Result<PathBuf
         return Ok(path);
     }
     if let Some(host) = &volume.host_path {
-        return host_path(host);
+        return host_path(host, fresh);
     }
     Err("this node has no volumes of this kind".to_owned())
 }
 
-/// A path of the machine, checked as its type says.
-fn host_path(host: &HostPathVolumeSource) -> Result<PathBuf, String> {
+/// A path of the machine, checked as its type says before anything of the pod runs. What has become of it since is no
+/// reason to leave the pod alone.
+fn host_path(host: &HostPathVolumeSource, fresh: bool) -> Result<PathBuf, String> {
     let path = PathBuf::from(&host.path);
     let wanted = host.type_.as_deref().unwrap_or_default();
+    if !fresh && !wanted.is_empty() {
+        return Ok(path);
+    }
     let words = |error: io::Error| error.to_string();
     if wanted == "DirectoryOrCreate" && !path.exists() {
         fs::create_dir_all(&path).map_err(words)?;
@@ -244,6 +248,17 @@ mod tests {
     impl Machine {
         /// Prepares volumes while the config map `m` says this; those that failed, in the words of the event.
         fn prepare(&self, volumes: &Value, says: &str, token: Result<&str, &str>) -> (Prepared, Vec<String>) {
+            self.prepare_for(true, volumes, says, token)
+        }
+
+        /// The same, before or after something of the pod has run.
+        fn prepare_for(
+            &self,
+            fresh: bool,
+            volumes: &Value,
+            says: &str,
+            token: Result<&str, &str>,
+        ) -> (Prepared, Vec<String>) {
             let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [], "volumes": volumes}});
             let pod: Pod = serde_json::from_value(pod).unwrap();
             let places = Places { disk: self.0.path().join("disk"), memory: self.0.path().join("memory") };
@@ -254,7 +269,7 @@ mod tests {
             let tokens = wishes.into_iter().map(|wish| (wish, token())).collect();
             let (place, claimed) = (Place::default(), Claimed::new());
             let (prepared, failed) =
-                prepare(&pod, &place, &places, (&sources, &claimed), &tokens, Timestamp::UNIX_EPOCH);
+                prepare((&pod, fresh), &place, &places, (&sources, &claimed), &tokens, Timestamp::UNIX_EPOCH);
             (prepared, failed.iter().map(VolumeError::to_string).collect())
         }
     }
@@ -282,5 +297,21 @@ mod tests {
         before.update(machine.prepare(&volumes, "2", Err("failed to fetch token: no")).0);
         assert_eq!(before.volumes.keys().collect::<Vec<_>>(), ["map", "token"], "what was there stays");
         assert_eq!(fs::read_to_string(before.volumes["token"].join("token")).unwrap(), "good");
+    }
+
+    #[test]
+    fn a_path_of_the_machine_is_checked_before_the_pod_runs_and_not_again() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let path = machine.0.path().join("socket");
+        let volumes = json!([{"name": "socket", "hostPath": {"path": path, "type": "Socket"}}]);
+        let wrong = format!(
+            "MountVolume.SetUp failed for volume \"socket\" : hostPath type check failed: {} is not a socket file",
+            path.display()
+        );
+        let (prepared, failed) = machine.prepare_for(true, &volumes, "", Ok(""));
+        assert_eq!((prepared.volumes.len(), failed), (0, vec![wrong]));
+        let (prepared, failed) = machine.prepare_for(false, &volumes, "", Ok(""));
+        assert_eq!((&prepared.volumes["socket"], failed), (&path, Vec::new()));
+        assert!(!path.exists(), "nothing is made in its place");
     }
 }

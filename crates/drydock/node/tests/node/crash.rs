@@ -69,6 +69,9 @@ pub(crate) fn first(directory: &Path) -> ExitCode {
         // Its image says what it is to be asked to end by, and only that is heard.
         let mut kept = script("trap 'exit 5' 37; trap '' TERM; echo begun; while true; do sleep 0.05; done");
         kept["containers"][0]["image"] = json!(SIGNALLED);
+        let socket = directory.join("socket");
+        std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        kept["volumes"] = json!([{"name": "socket", "hostPath": {"path": socket, "type": "Socket"}}]);
         cluster.pod("kept", kept).await;
         let mut again = script("test -e /data/ran && echo again && exit 0; touch /data/ran; exit 1");
         let stays = json!({"name": "stays", "image": "busybox", "command": ["sleep", "1000"]});
@@ -85,6 +88,8 @@ pub(crate) fn first(directory: &Path) -> ExitCode {
 
 /// Finds it, looks whether it is the same, and ends it.
 pub(crate) fn second(directory: &Path) -> ExitCode {
+    // Who listened there is gone, which is for the pod to see.
+    std::fs::remove_file(directory.join("socket")).unwrap();
     run(directory, true, |cluster| async move {
         cluster.until_live("kept").await;
         let pod = cluster.until_ready("kept").await;
@@ -103,6 +108,7 @@ pub(crate) fn second(directory: &Path) -> ExitCode {
         finalizers(json!(["test.example/hold"])).await;
         cluster.delete("kept", Some(3)).await;
         cluster.until_pod("kept", "it heard", |pod| state(pod, "main") == "terminated Error 5").await;
+        assert_eq!(cluster.events("kept", "FailedMount").await, [""; 0]);
         finalizers(json!(null)).await;
         cluster.until_gone("kept").await;
         cluster.sweep().await;
