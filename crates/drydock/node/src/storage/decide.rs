@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -36,6 +36,25 @@ impl Work {
         };
         meta.uid.clone().unwrap_or_default()
     }
+
+    /// What its outcome depends on of what people write. Once that is another, an earlier failure says nothing.
+    pub fn asked(&self) -> Asked {
+        match self {
+            Self::Provision(claim, class) => {
+                Asked { claim: claim.spec.clone(), class: class.metadata.resource_version.clone() }
+            }
+            Self::Grow(claim, _) => Asked { claim: claim.spec.clone(), class: None },
+            Self::Remove(_) | Self::LetGo(_) => Asked::default(),
+        }
+    }
+}
+
+/// See [`Work::asked`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    claim: Option<PersistentVolumeClaimSpec>,
+    /// The version of the claim's class.
+    class: Option<String>,
 }
 
 /// Everything there is.

@@ -45,7 +45,7 @@ use crate::events::Kind;
 use crate::fetch::words;
 use crate::quantity;
 use crate::volumes::is_mounted;
-use decide::{Size, View, Work, capacity, decide, requested, volume_name};
+use decide::{Asked, Size, View, Work, capacity, decide, requested, volume_name};
 use directory::{Place, Root};
 
 pub use manifests::{HARD_CLASS, STANDARD_CLASS, classes, permissions};
@@ -64,6 +64,37 @@ const RETRY_LONGEST: SignedDuration = SignedDuration::from_secs(120);
 struct Failed {
     attempts: u32,
     until: Timestamp,
+    asked: Asked,
+}
+
+/// What failed, by whom it was for.
+#[derive(Default)]
+struct Failures(BTreeMap<String, Failed>);
+
+impl Failures {
+    /// Forgets what is not to be done any more, or is asked for otherwise by now.
+    fn keep(&mut self, works: &[Work]) {
+        self.0.retain(|uid, failed| {
+            works.iter().any(|work| work.uid() == *uid && work.asked() == failed.asked)
+        });
+    }
+
+    /// Whether a work waits until it is tried again.
+    fn waits(&self, work: &Work, now: Timestamp) -> bool {
+        self.0.get(&work.uid()).is_some_and(|failed| now < failed.until)
+    }
+
+    /// A work failed.
+    fn add(&mut self, work: &Work, now: Timestamp) {
+        let attempts = self.0.get(&work.uid()).map_or(0, |failed| failed.attempts) + 1;
+        let pause = (RETRY * 2i32.saturating_pow(attempts.min(11) - 1)).min(RETRY_LONGEST);
+        self.0.insert(work.uid(), Failed { attempts, until: now + pause, asked: work.asked() });
+    }
+
+    /// When the next is tried again.
+    fn next(&self) -> Option<Timestamp> {
+        self.0.values().map(|failed| failed.until).min()
+    }
 }
 
 /// Serves claims for as long as the node runs.
@@ -78,27 +109,23 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
             let _stopping = ready;
         }
         let _stopping = classes.wait_until_ready().await;
-        let mut failed: BTreeMap<String, Failed> = BTreeMap::new();
+        let mut failed = Failures::default();
         loop {
             let (claims, volumes, classes) = (claims.state(), volumes.state(), classes.state());
             let view = View { node: &shared.name, claims: &claims, volumes: &volumes, classes: &classes };
             let works = decide(&view);
-            failed.retain(|uid, _| works.iter().any(|work| work.uid() == *uid));
+            failed.keep(&works);
             for work in works {
-                let uid = work.uid();
-                let now = shared.now();
-                if failed.get(&uid).is_some_and(|failed| now < failed.until) {
+                if failed.waits(&work, shared.now()) {
                     continue;
                 }
-                if shared.carry_out(work).await {
-                    failed.remove(&uid);
+                if shared.carry_out(&work).await {
+                    failed.0.remove(&work.uid());
                 } else {
-                    let attempts = failed.get(&uid).map_or(0, |failed| failed.attempts) + 1;
-                    let pause = (RETRY * 2i32.saturating_pow(attempts.min(11) - 1)).min(RETRY_LONGEST);
-                    failed.insert(uid, Failed { attempts, until: shared.now() + pause });
+                    failed.add(&work, shared.now());
                 }
             }
-            let wake = failed.values().map(|failed| failed.until).min();
+            let wake = failed.next();
             let pause = wake.map(|at| at.duration_since(shared.now()).try_into().unwrap_or(Duration::ZERO));
             tokio::select! {
                 () = changed.notified() => {}
@@ -137,12 +164,12 @@ where
 
 impl Shared {
     /// True when it is done, or nothing is to be done any more.
-    async fn carry_out(self: &Arc<Self>, work: Work) -> bool {
+    async fn carry_out(self: &Arc<Self>, work: &Work) -> bool {
         match work {
-            Work::Provision(claim, class) => self.provision(&claim, &class).await,
-            Work::Grow(claim, volume) => self.grow(&claim, &volume).await,
-            Work::Remove(volume) => self.remove_volume(&volume).await,
-            Work::LetGo(volume) => self.let_go(&volume).await.is_ok(),
+            Work::Provision(claim, class) => self.provision(claim, class).await,
+            Work::Grow(claim, volume) => self.grow(claim, volume).await,
+            Work::Remove(volume) => self.remove_volume(volume).await,
+            Work::LetGo(volume) => self.let_go(volume).await.is_ok(),
         }
     }
 
@@ -384,4 +411,46 @@ fn volume(
             }]}},
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A claim's wish for a volume: its size, how it stands with it, and the version of its class.
+    fn work(size: &str, phase: &str, class: &str) -> Work {
+        let claim = json!({
+            "metadata": {"name": "c", "uid": "1"},
+            "spec": {"resources": {"requests": {"storage": size}}},
+            "status": {"phase": phase},
+        });
+        let class = json!({"metadata": {"name": "s", "resourceVersion": class}, "provisioner": PROVISIONER});
+        let (claim, class) = (serde_json::from_value(claim), serde_json::from_value(class));
+        Work::Provision(Arc::new(claim.unwrap()), Arc::new(class.unwrap()))
+    }
+
+    #[test]
+    fn what_failed_waits_longer_each_time_until_it_is_asked_for_otherwise() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut failed = Failures::default();
+        let first = work("1Ei", "Pending", "1");
+        for pause in [200, 400, 800] {
+            failed.add(&first, now);
+            assert_eq!(failed.next(), Some(now + SignedDuration::from_millis(pause)));
+        }
+        // What others say of it is no reason to try again.
+        let same = work("1Ei", "Lost", "1");
+        failed.keep(std::slice::from_ref(&same));
+        assert!(failed.waits(&same, now));
+        for other in [work("20Mi", "Pending", "1"), work("1Ei", "Pending", "2")] {
+            let mut failed = Failures::default();
+            failed.add(&first, now);
+            failed.keep(std::slice::from_ref(&other));
+            assert!(!failed.waits(&other, now));
+            failed.add(&other, now);
+            assert_eq!(failed.next(), Some(now + RETRY), "it is the first time");
+        }
+        failed.keep(&[]);
+        assert_eq!(failed.next(), None);
+    }
 }
