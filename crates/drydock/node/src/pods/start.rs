@@ -11,7 +11,7 @@ use drydock_images::{Pull, Reference, Resolved};
 use drydock_sandbox as sandbox;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, Probe};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::observed::{Blocked, Ended, ImageState, Restart, Sandbox, State, is_sidecar};
 use super::record::{ContainerNote, Note, container_id, shown_id};
@@ -419,7 +419,7 @@ impl Worker {
         if let Some(hook) = hook {
             let (tell, of, id) = (self.tell.clone(), name.clone(), running.id().to_owned());
             let work = async move {
-                let result = run_hook(&target, &hook).await;
+                let result = run_hook(&target, &hook, &tell).await;
                 hooked.send_replace(result.is_ok());
                 let _gone = tell.send(Told::Hooked { container: of, id, result });
             };
@@ -556,12 +556,19 @@ fn probes_of(container: &Container) -> Vec<(probes::tracker::Kind, Probe)> {
 }
 
 /// Does what a hook says, for as long as that takes: whoever has less time ends the container with it.
-pub(super) async fn run_hook(target: &Target, hook: &LifecycleHandler) -> Result<(), String> {
+pub(super) async fn run_hook(
+    target: &Target,
+    hook: &LifecycleHandler,
+    tell: &mpsc::UnboundedSender<Told>,
+) -> Result<(), String> {
     if let Some(action) = &hook.exec {
         return ask::exec(target, action, Duration::MAX).await.map_err(Bad::into_words);
     }
     if let Some(action) = &hook.http_get {
-        return page::http_get(target, action, Duration::MAX).await.map(drop).map_err(Bad::into_words);
+        if let Some(address) = page::visit(target, action).await.map_err(Bad::into_words)? {
+            let _gone = tell.send(Told::HookInTheClear { address });
+        }
+        return Ok(());
     }
     if let Some(sleep) = &hook.sleep {
         let seconds = u64::try_from(sleep.seconds).unwrap_or(0);

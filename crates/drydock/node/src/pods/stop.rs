@@ -46,6 +46,12 @@ impl Worker {
                     self.hooked(&container, result);
                 }
             }
+            Told::HookInTheClear { address } => {
+                let message = format!(
+                    "request to HTTPS lifecycle hook {address} got HTTP response, retry with HTTP succeeded"
+                );
+                self.say(Kind::Warning, "LifecycleHTTPFallback", message);
+            }
             Told::HookFailed { container } => {
                 self.say_of(&container, Kind::Warning, "FailedPreStopHook", "PreStopHook failed");
             }
@@ -159,7 +165,7 @@ impl Worker {
             let end = tokio::time::Instant::now() + grace;
             if let (Some(hook), Some(spec), false) = (hook, spec, grace.is_zero()) {
                 let target = Target { pod, container: container.clone(), spec };
-                let hooked = tokio::time::timeout(grace, run_hook(&target, &hook)).await;
+                let hooked = tokio::time::timeout(grace, run_hook(&target, &hook, &tell)).await;
                 if let Ok(Err(error)) = hooked {
                     tracing::debug!(container = of, error, "the hook before the stop failed");
                     let _gone = tell.send(Told::HookFailed { container: of });

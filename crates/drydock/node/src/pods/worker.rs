@@ -1,6 +1,7 @@
 //! One pod's worker: observes, has it decided, carries out, and tells the API.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,10 @@ pub(crate) enum Told {
         container: String,
         id: String,
         result: Result<(), String>,
+    },
+    /// A hook was to ask over TLS, and was answered in the clear.
+    HookInTheClear {
+        address: SocketAddr,
     },
     /// The hook before a stop failed.
     HookFailed {

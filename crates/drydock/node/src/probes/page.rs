@@ -3,6 +3,7 @@
 //! As a kubelet does, it believes any certificate: the question is whether the program answers, asked at an address
 //! for which hardly any certificate is.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use k8s_openapi::api::core::v1::{HTTPGetAction, HTTPHeader};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, InvalidMessage, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -30,7 +31,34 @@ const READ: usize = 10 * 1024;
 /// How many pages that lead from one to the next are asked for.
 const PAGES: usize = 10;
 
+/// Who asks: a probe, or a hook.
+const PROBE: &str = "kube-probe/1.34";
+const HOOK: &str = "kube-lifecycle/1.34";
+/// What is said of a server that was spoken to over TLS and does not speak it.
+const IN_THE_CLEAR: &str = "http: server gave HTTP response to HTTPS client";
+
+/// How a page is asked for.
+struct Question<'a> {
+    headers: Vec<&'a HTTPHeader>,
+    agent: &'static str,
+    timeout: Duration,
+}
+
+/// Why there was no answer.
+struct Missed {
+    words: String,
+    /// There was one, in the clear, where TLS was spoken.
+    in_the_clear: bool,
+}
+
+impl From<String> for Missed {
+    fn from(words: String) -> Self {
+        Self { words, in_the_clear: false }
+    }
+}
+
 /// Where a page is.
+#[derive(Clone)]
 struct Page {
     secret: bool,
     address: SocketAddr,
@@ -47,6 +75,13 @@ struct Fetched {
 }
 
 impl Page {
+    fn of(target: &Target, action: &HTTPGetAction) -> Result<Self, Bad> {
+        let address = address(target, action.host.as_deref(), &action.port)?;
+        let path = action.path.clone().unwrap_or_default();
+        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        Ok(Self { secret: action.scheme.as_deref() == Some("HTTPS"), address, path })
+    }
+
     fn url(&self) -> String {
         format!("{}://{}{}", if self.secret { "https" } else { "http" }, self.address, self.path)
     }
@@ -76,51 +111,67 @@ impl Page {
 
 /// Asks for a page; anything from 200 to 399 is good.
 pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: Duration) -> Answer {
-    let address = address(target, action.host.as_deref(), &action.port)?;
-    let path = action.path.clone().unwrap_or_default();
-    let path = if path.starts_with('/') { path } else { format!("/{path}") };
-    let page = Page { secret: action.scheme.as_deref() == Some("HTTPS"), address, path };
+    let page = Page::of(target, action)?;
     let shown = page.url();
-    let headers = action.http_headers.as_deref().unwrap_or_default();
-    let answer = tokio::time::timeout(timeout, follow(target, page, headers, timeout)).await;
-    let answer = answer.unwrap_or_else(|_| {
+    let question = Question { headers: headers_of(action), agent: PROBE, timeout };
+    let answer = tokio::time::timeout(timeout, follow(target, page, &question)).await;
+    let fetched = answer.unwrap_or_else(|_| {
         let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-        Err(format!("Get {shown:?}: {late}"))
+        Err(format!("Get {shown:?}: {late}").into())
     });
-    answer.map_err(Bad::Failed)
+    match fetched.map_err(|missed| Bad::Failed(missed.words))? {
+        Fetched { status: 200..=299, .. } => Ok(None),
+        Fetched { status: 300..=399, body, .. } => Ok(Some(ended(&body))),
+        Fetched { status, .. } => Err(Bad::Failed(format!("HTTP probe failed with statuscode: {status}"))),
+    }
 }
 
-/// Goes from page to page as long as they are on the same host. Whoever leads elsewhere is there, at least.
-async fn follow(
-    target: &Target,
-    mut page: Page,
-    headers: &[HTTPHeader],
-    timeout: Duration,
-) -> Result<Option<String>, String> {
-    let mut host = headers
+/// Asks for a page because a hook says so: whatever the answer is, it is one. A server that was to be asked over TLS and
+/// does not speak it is asked in the clear, as by a kubelet; who that is, where that helped.
+pub(crate) async fn visit(target: &Target, action: &HTTPGetAction) -> Result<Option<SocketAddr>, Bad> {
+    let page = Page::of(target, action)?;
+    let mut question = Question { headers: headers_of(action), agent: HOOK, timeout: Duration::MAX };
+    let missed = match follow(target, page.clone(), &question).await {
+        Ok(_) => return Ok(None),
+        Err(missed) => missed,
+    };
+    if missed.in_the_clear {
+        // That is for nobody else to read.
+        question.headers.retain(|header| !header.name.eq_ignore_ascii_case("authorization"));
+        let address = page.address;
+        if follow(target, Page { secret: false, ..page }, &question).await.is_ok() {
+            return Ok(Some(address));
+        }
+    }
+    Err(Bad::Failed(missed.words))
+}
+
+fn headers_of(action: &HTTPGetAction) -> Vec<&HTTPHeader> {
+    action.http_headers.iter().flatten().collect()
+}
+
+/// Goes from page to page as long as they are on the same host; the last of them.
+async fn follow(target: &Target, mut page: Page, question: &Question<'_>) -> Result<Fetched, Missed> {
+    let mut host = question
+        .headers
         .iter()
         .find(|header| header.name.eq_ignore_ascii_case("host"))
         .map(|host| host.value.as_str());
     let mut asked = 0;
     loop {
-        let Fetched { status, location, body } = fetch(target, &page, headers, host, timeout).await?;
+        let fetched = fetch(target, &page, question, host).await?;
         asked += 1;
-        match (status, location) {
-            (200..=299, _) => return Ok(None),
-            (301..=303 | 307 | 308, Some(location)) => match page.next(&location)? {
-                Some(_) if asked == PAGES => {
-                    return Err(format!("Get {location:?}: stopped after {PAGES} redirects"));
-                }
-                Some(next) => {
-                    page = next;
-                    // A name for the host is one for the pages that do not say where they are themselves.
-                    host = host.filter(|_| Url::parse(&location).is_err());
-                }
-                None => return Ok(Some(ended(&body))),
-            },
-            (300..=399, _) => return Ok(Some(ended(&body))),
-            (status, _) => return Err(format!("HTTP probe failed with statuscode: {status}")),
+        let (301..=303 | 307 | 308, Some(location)) = (fetched.status, &fetched.location) else {
+            return Ok(fetched);
+        };
+        // Whoever leads elsewhere is there, at least.
+        let Some(next) = page.next(location)? else { return Ok(fetched) };
+        if asked == PAGES {
+            return Err(format!("Get {location:?}: stopped after {PAGES} redirects").into());
         }
+        page = next;
+        // A name for the host is one for the pages that do not say where they are themselves.
+        host = host.filter(|_| Url::parse(location).is_err());
     }
 }
 
@@ -132,16 +183,20 @@ fn ended(body: &[u8]) -> String {
 async fn fetch(
     target: &Target,
     page: &Page,
-    headers: &[HTTPHeader],
+    question: &Question<'_>,
     host: Option<&str>,
-    timeout: Duration,
-) -> Result<Fetched, String> {
+) -> Result<Fetched, Missed> {
     let (shown, address) = (page.url(), page.address);
-    let stream = dial(target, address, timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
+    let stream =
+        dial(target, address, question.timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
     let failed = |error: &dyn std::error::Error| format!("Get {shown:?}: {error}");
     let stream = if page.secret {
         let name = ServerName::IpAddress(address.ip().into());
-        Either::Right(connector()?.connect(name, stream).await.map_err(|error| failed(&error))?)
+        let secret = connector()?.connect(name, stream).await.map_err(|error| match is_clear(&error) {
+            true => Missed { words: format!("Get {shown:?}: {IN_THE_CLEAR}"), in_the_clear: true },
+            false => failed(&error).into(),
+        });
+        Either::Right(secret?)
     } else {
         Either::Left::<TcpStream, _>(stream)
     };
@@ -149,10 +204,10 @@ async fn fetch(
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
     let mut request = http::Request::get(page.path.as_str())
         .header("Host", host.map_or_else(|| address.to_string(), str::to_owned))
-        .header("User-Agent", "kube-probe/1.34")
+        .header("User-Agent", question.agent)
         .header("Accept", "*/*")
         .header("Connection", "close");
-    for header in headers.iter().filter(|header| !header.name.eq_ignore_ascii_case("host")) {
+    for header in question.headers.iter().filter(|header| !header.name.eq_ignore_ascii_case("host")) {
         request = request.header(header.name.as_str(), header.value.as_str());
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
@@ -163,6 +218,12 @@ async fn fetch(
     let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let status = answer.status().as_u16();
     Ok(Fetched { status, location, body: beginning(answer.into_body()).await })
+}
+
+/// Whether what came where TLS was to begin is something else.
+fn is_clear(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)))
 }
 
 /// Read, so that the server is not cut off in the middle of a short answer; what is beyond that nobody asked for.

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, NODE, condition, script, state};
 
@@ -21,6 +22,8 @@ crate::tests![
     a_pod_is_asked_to_end_before_it_is_killed,
     a_hook_runs_before_the_signal,
     a_container_counts_when_its_hook_is_done_and_goes_when_it_fails,
+    a_hook_that_asks_for_a_page_takes_any_answer,
+    a_hook_that_sleeps_takes_its_time,
     a_deadline_ends_the_pod,
 ];
 
@@ -318,6 +321,81 @@ async fn a_container_counts_when_its_hook_is_done_and_goes_when_it_fails(cluster
     cluster.pod("connecting", spec).await;
     cluster.until_event("connecting", "FailedPostStartHook", "PostStartHook failed").await;
     cluster.until_event("connecting", "Killing", "FailedPostStartHook").await;
+}
+
+async fn a_hook_that_asks_for_a_page_takes_any_answer(cluster: Arc<Cluster>) {
+    let listener = TcpListener::bind((cluster.host.address(), 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            let _ended = tell.send(String::from_utf8_lossy(&request[..length]).into_owned());
+            stream.write_all(b"HTTP/1.0 500 Internal Server Error\r\n\r\n").await.unwrap();
+            let _gone = stream.shutdown().await;
+        }
+    });
+    let ask = |path: &str, scheme: &str| {
+        let headers = json!([{"name": "Authorization", "value": "a secret"}]);
+        json!({"httpGet": {
+            "host": address.ip(), "port": address.port(), "path": path, "scheme": scheme, "httpHeaders": headers,
+        }})
+    };
+    let mut next = async || loop {
+        // What is no request is what TLS begins with.
+        let request: String = asked.recv().await.unwrap();
+        if request.starts_with("GET ") {
+            return request.to_lowercase();
+        }
+    };
+    let mut spec = script("trap 'exit 0' TERM; touch /hears; while true; do sleep 0.05; done");
+    spec["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["cat", "/hears"]}});
+    spec["containers"][0]["lifecycle"] =
+        json!({"postStart": ask("/begin", "HTTP"), "preStop": ask("/end", "HTTPS")});
+    cluster.pod("asking", spec.clone()).await;
+    cluster.until_ready("asking").await;
+    let request = next().await;
+    assert!(request.starts_with("get /begin http/1.1\r\n"), "{request}");
+    assert!(request.contains("\r\nuser-agent: kube-lifecycle/1.34\r\n"), "{request}");
+    assert!(request.contains("\r\nauthorization: a secret\r\n"), "{request}");
+    cluster.delete("asking", Some(20)).await;
+    let clear =
+        format!("request to HTTPS lifecycle hook {address} got HTTP response, retry with HTTP succeeded");
+    assert_eq!(cluster.until_event("asking", "LifecycleHTTPFallback", "").await, clear);
+    let request = next().await;
+    assert!(request.starts_with("get /end http/1.1\r\n"), "{request}");
+    assert!(!request.contains("authorization"), "it is said in the clear: {request}");
+    cluster.until_gone("asking").await;
+    for hook in ["FailedPostStartHook", "FailedPreStopHook"] {
+        assert_eq!(cluster.events("asking", hook).await, [""; 0]);
+    }
+
+    // Nobody there is no answer.
+    let nobody = TcpListener::bind((cluster.host.address(), 0)).await.unwrap().local_addr().unwrap();
+    let action = json!({"host": nobody.ip(), "port": nobody.port()});
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    spec["containers"][0]["lifecycle"] = json!({"postStart": {"httpGet": action}});
+    cluster.pod("unheard", spec).await;
+    cluster.until_event("unheard", "FailedPostStartHook", "PostStartHook failed").await;
+}
+
+async fn a_hook_that_sleeps_takes_its_time(cluster: Arc<Cluster>) {
+    let second = std::time::Duration::from_secs(1);
+    let mut spec = script("trap 'exit 0' TERM; while true; do sleep 0.05; done");
+    let sleep = json!({"sleep": {"seconds": 1}});
+    spec["containers"][0]["lifecycle"] = json!({"postStart": sleep, "preStop": sleep});
+    let began = std::time::Instant::now();
+    cluster.pod("sleepy", spec).await;
+    cluster.until_ready("sleepy").await;
+    assert!(began.elapsed() >= second, "{:?}", began.elapsed());
+    let began = std::time::Instant::now();
+    cluster.delete("sleepy", Some(20)).await;
+    cluster.until_gone("sleepy").await;
+    assert!((second..second * 10).contains(&began.elapsed()), "{:?}", began.elapsed());
+    for hook in ["FailedPostStartHook", "FailedPreStopHook"] {
+        assert_eq!(cluster.events("sleepy", hook).await, [""; 0]);
+    }
 }
 
 async fn a_deadline_ends_the_pod(cluster: Arc<Cluster>) {
