@@ -37,11 +37,36 @@ const HOOK: &str = "kube-lifecycle/1.34";
 /// What is said of a server that was spoken to over TLS and does not speak it.
 const IN_THE_CLEAR: &str = "http: server gave HTTP response to HTTPS client";
 
+/// Headers that follow from where a request goes and what is in it.
+const FRAMING: [&str; 4] = ["Host", "Content-Length", "Transfer-Encoding", "Trailer"];
+
 /// How a page is asked for.
 struct Question<'a> {
     headers: Vec<&'a HTTPHeader>,
     agent: &'static str,
     timeout: Duration,
+}
+
+impl Question<'_> {
+    /// The first value that was given for a header.
+    fn first(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        found.map(|header| header.value.as_str())
+    }
+
+    /// The headers of the request but its host: what was given, and a kubelet's own where nothing was. Who asks and what
+    /// is accepted are not said at all where an empty text was given.
+    fn said(&self) -> Vec<(&str, &str)> {
+        let own = [("User-Agent", self.agent), ("Accept", "*/*"), ("Connection", "close")];
+        let own = own.into_iter().filter(|(name, _)| self.first(name).is_none());
+        let given = self.headers.iter().map(|header| (header.name.as_str(), header.value.as_str()));
+        let given = given.filter(|(name, _)| {
+            let is = |other: &&str| name.eq_ignore_ascii_case(other);
+            let withheld = ["User-Agent", "Accept"].iter().any(is) && self.first(name) == Some("");
+            !withheld && !FRAMING.iter().any(is)
+        });
+        own.chain(given).collect()
+    }
 }
 
 /// Why there was no answer.
@@ -152,11 +177,7 @@ fn headers_of(action: &HTTPGetAction) -> Vec<&HTTPHeader> {
 
 /// Goes from page to page as long as they are on the same host; the last of them.
 async fn follow(target: &Target, mut page: Page, question: &Question<'_>) -> Result<Fetched, Missed> {
-    let mut host = question
-        .headers
-        .iter()
-        .find(|header| header.name.eq_ignore_ascii_case("host"))
-        .map(|host| host.value.as_str());
+    let mut host = question.first("host").filter(|host| !host.is_empty());
     let mut asked = 0;
     loop {
         let fetched = fetch(target, &page, question, host).await?;
@@ -203,12 +224,9 @@ async fn fetch(
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
     let mut request = http::Request::get(page.path.as_str())
-        .header("Host", host.map_or_else(|| address.to_string(), str::to_owned))
-        .header("User-Agent", question.agent)
-        .header("Accept", "*/*")
-        .header("Connection", "close");
-    for header in question.headers.iter().filter(|header| !header.name.eq_ignore_ascii_case("host")) {
-        request = request.header(header.name.as_str(), header.value.as_str());
+        .header("Host", host.map_or_else(|| address.to_string(), str::to_owned));
+    for (name, value) in question.said() {
+        request = request.header(name, value);
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
     // Ends with this question, whether or not the server has said everything.
@@ -315,5 +333,28 @@ mod tests {
         let other = r#"Get "ftp://10.0.0.1/": unsupported protocol scheme "ftp""#;
         assert_eq!(next("ftp://10.0.0.1/"), Err(other.to_owned()));
         assert!(next("http://[").unwrap_err().starts_with("failed to parse Location header"));
+    }
+    #[test]
+    fn what_is_given_takes_the_place_of_what_a_kubelet_says() {
+        let check = |given: &[(&str, &str)], expected: &str| {
+            let header =
+                |(name, value): &(&str, &str)| HTTPHeader { name: (*name).into(), value: (*value).into() };
+            let headers: Vec<HTTPHeader> = given.iter().map(header).collect();
+            let question =
+                Question { headers: headers.iter().collect(), agent: PROBE, timeout: Duration::ZERO };
+            let said: Vec<String> =
+                question.said().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+            assert_eq!(said.join(", "), expected, "{given:?}");
+        };
+        check(&[], "User-Agent: kube-probe/1.34, Accept: */*, Connection: close");
+        check(
+            &[("user-agent", "me"), ("X-A", "1"), ("x-a", "2"), ("Host", "h"), ("Content-Length", "5")],
+            "Accept: */*, Connection: close, user-agent: me, X-A: 1, x-a: 2",
+        );
+        check(
+            &[("Accept", "text/plain")],
+            "User-Agent: kube-probe/1.34, Connection: close, Accept: text/plain",
+        );
+        check(&[("accept", ""), ("User-Agent", "")], "Connection: close");
     }
 }
