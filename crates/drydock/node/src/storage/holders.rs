@@ -46,12 +46,25 @@ impl Holders {
         self.0.lock().contains_key(volume)
     }
 
-    /// A pod has nothing any more.
-    pub fn remove(&self, pod: &str) {
-        self.0.lock().retain(|_, pods| {
-            pods.remove(pod);
+    /// The volumes that a pod has.
+    pub fn of(&self, pod: &str) -> BTreeSet<String> {
+        let all = self.0.lock();
+        all.iter().filter(|(_, pods)| pods.contains(pod)).map(|(volume, _)| volume.clone()).collect()
+    }
+
+    /// A pod has of its volumes only these any more.
+    pub fn keep(&self, pod: &str, volumes: &BTreeSet<String>) {
+        self.0.lock().retain(|volume, pods| {
+            if !volumes.contains(volume) {
+                pods.remove(pod);
+            }
             !pods.is_empty()
         });
+    }
+
+    /// A pod has nothing any more.
+    pub fn remove(&self, pod: &str) {
+        self.keep(pod, &BTreeSet::new());
     }
 }
 

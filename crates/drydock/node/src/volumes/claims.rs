@@ -131,8 +131,19 @@ fn usable(pod: &Pod, claim: &PersistentVolumeClaim, name: &str) -> Result<String
     volume.ok_or_else(|| "PVC has empty pvc.Spec.VolumeName".to_owned())
 }
 
-/// Opens what was found: the directory, and whose files are in it. The pod has it from here on. Blocks.
+/// Opens what was found: the directory, and whose files are in it. The pod has all of it from here on, or where one
+/// can't be had, no more than before: it would keep others from what it does not use. Blocks.
 pub(crate) fn open(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Result<Claimed, VolumeError> {
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let before = root.holders.of(uid);
+    let opened = open_all(found, root, pod, fresh);
+    if opened.is_err() {
+        root.holders.keep(uid, &before);
+    }
+    opened
+}
+
+fn open_all(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Result<Claimed, VolumeError> {
     let mut claimed = Claimed::new();
     for Found { volume, object, read_only } in found {
         let name = object.metadata.name.as_deref().unwrap_or_default();
@@ -323,5 +334,37 @@ mod tests {
         fs::set_permissions(&volume, fs::Permissions::from_mode(0o755)).unwrap();
         take(true);
         assert_eq!(mode(&volume.join("sub/file")), 0o660);
+    }
+    #[test]
+    fn a_pod_that_can_not_have_all_its_claims_keeps_none_from_others() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = Root::below(machine.path());
+        let found = |name: &str, path: &Path| Found {
+            volume: name.to_owned(),
+            object: Box::new(
+                serde_json::from_value(json!({
+                    "metadata": {"name": name},
+                    "spec": {"accessModes": [ALONE], "local": {"path": path}},
+                }))
+                .unwrap(),
+            ),
+            read_only: false,
+        };
+        let (x, y) = (found("x", machine.path()), found("y", machine.path()));
+        let gone = found("gone", &machine.path().join("gone"));
+        let open = |found: &[Found], uid: &str| {
+            let mut pod = pod(json!([]));
+            pod.metadata.uid = Some(uid.to_owned());
+            open(found, &root, &pod, true).map_err(|error| error.why)
+        };
+        // One has the first of what another wants, and the other way round.
+        open(std::slice::from_ref(&y), "b").unwrap();
+        assert_eq!(open(&[x.clone(), y.clone()], "a"), Err(TAKEN.to_owned()));
+        open(&[y.clone(), x.clone()], "b").unwrap();
+        // What a pod had before it keeps.
+        assert!(open(&[x.clone(), gone], "b").unwrap_err().contains("does not exist"));
+        assert_eq!(open(std::slice::from_ref(&x), "a"), Err(TAKEN.to_owned()));
+        root.holders.remove("b");
+        assert_eq!(open(&[x, y], "a").unwrap().len(), 2);
     }
 }
