@@ -16,6 +16,7 @@ pub(crate) mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drydock_sandbox as sandbox;
 use futures::StreamExt;
@@ -28,6 +29,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Shared;
 use record::Note;
+
+/// A pod that the API does not know and that could not be ended is ended again after this.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// A pod's worker, as others see it. The worker ends when this is dropped.
 pub(crate) struct Handle {
@@ -71,7 +75,18 @@ pub(crate) async fn dispatch(
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.name));
     let mut changes = std::pin::pin!(watcher(pods, config).default_backoff());
     let mut listed: BTreeSet<String> = BTreeSet::new();
-    while let Some(change) = changes.next().await {
+    let mut orphans = Vec::new();
+    let mut again = tokio::time::interval(AGAIN);
+    again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let change = tokio::select! {
+            change = changes.next() => change,
+            _ = again.tick(), if !orphans.is_empty() => {
+                orphans = remove_orphans(shared, orphans).await;
+                continue;
+            }
+        };
+        let Some(change) = change else { return };
         match change {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(pod)) => {
@@ -80,9 +95,8 @@ pub(crate) async fn dispatch(
             }
             Ok(watcher::Event::InitDone) => {
                 forget(shared, &listed);
-                for (_, orphan) in std::mem::take(&mut adopted) {
-                    remove_orphan(shared, orphan).await;
-                }
+                orphans.extend(std::mem::take(&mut adopted).into_values());
+                orphans = remove_orphans(shared, orphans).await;
             }
             Ok(watcher::Event::Apply(pod)) => show(shared, pod, &mut adopted, shutdown),
             Ok(watcher::Event::Delete(pod)) => {
@@ -137,13 +151,19 @@ fn forget(shared: &Shared, listed: &BTreeSet<String>) {
     }
 }
 
-/// Removes a pod that ran here and that the API does not know any more.
-async fn remove_orphan(shared: &Shared, orphan: sandbox::Pod) {
-    let id = orphan.id().to_owned();
-    tracing::info!(pod = %id, "a pod that the API does not know is removed");
-    if let Err(error) = orphan.stop().await {
-        tracing::warn!(%error, pod = %id, "a pod is not gone");
+/// Removes pods that ran here and that the API does not know any more. Those that are not gone, with what they have.
+async fn remove_orphans(shared: &Shared, orphans: Vec<sandbox::Pod>) -> Vec<sandbox::Pod> {
+    let mut left = Vec::new();
+    for orphan in orphans {
+        let id = orphan.id().to_owned();
+        if let Err(error) = orphan.stop().await {
+            tracing::warn!(%error, pod = %id, "a pod is not gone");
+            left.push(orphan);
+            continue;
+        }
+        tracing::info!(pod = %id, "a pod that the API does not know was removed");
+        let note: Option<Note> = serde_json::from_str(&orphan.config().note).ok();
+        record::remove_files(shared, &id, note.map(|note| note.logs).as_deref()).await;
     }
-    let note: Option<Note> = serde_json::from_str(&orphan.config().note).ok();
-    record::remove_files(shared, &id, note.map(|note| note.logs).as_deref()).await;
+    left
 }
