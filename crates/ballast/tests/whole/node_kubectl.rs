@@ -95,6 +95,10 @@ fn logs(cluster: &Cluster) {
     assert_eq!(log("talks -c one --tail=1"), "line 3\n");
     assert_eq!(log("talks -c one --limit-bytes=4"), "line");
     assert_eq!(log("talks -c one --since=1h"), "line 1\nline 2\nline 3\n");
+    eventually("the first of many lines is too old to be shown", || {
+        let shown = log("counts --since=1s");
+        (!shown.is_empty() && !shown.starts_with("1\n")).then_some(())
+    });
     assert_eq!(log("talks -c before"), "from before\n");
     let defaulted = cluster.kubectl("logs talks");
     assert!(

@@ -30,7 +30,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper_util::rt::TokioIo;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::net::UnixListener;
@@ -193,6 +193,26 @@ pub(crate) fn find(shared: &Shared, namespace: &str, name: &str, container: &str
     })
 }
 
+/// What is wanted of a log.
+fn wish(query: &Query, now: Timestamp) -> Result<Wish, Refusal> {
+    let positive = |number: Option<i64>| number.and_then(|number| usize::try_from(number).ok());
+    let since = match (query.number("sinceSeconds")?, query.get("sinceTime").filter(|text| !text.is_empty()))
+    {
+        // Whatever is longer ago than all time is all.
+        (Some(seconds), _) => now.checked_sub(SignedDuration::from_secs(seconds)).ok(),
+        (None, Some(text)) => Some(text.parse().map_err(|_| Refusal::bad("invalid sinceTime"))?),
+        (None, None) => None,
+    };
+    Ok(Wish {
+        follow: query.is(&["follow"]),
+        previous: query.is(&["previous"]),
+        tail: positive(query.number("tailLines")?),
+        since,
+        timestamps: query.is(&["timestamps"]),
+        limit: positive(query.number("limitBytes")?),
+    })
+}
+
 fn show_logs(
     shared: &Arc<Shared>,
     namespace: &str,
@@ -209,22 +229,7 @@ fn show_logs(
     if !known {
         return Err(Refusal::absent(format!("container \"{container}\" not found in pod \"{name}\"")));
     }
-    let now = shared.now();
-    let positive = |number: Option<i64>| number.and_then(|number| usize::try_from(number).ok());
-    let since = match (query.number("sinceSeconds")?, query.get("sinceTime").filter(|text| !text.is_empty()))
-    {
-        (Some(seconds), _) => Some(now - SignedDuration::from_secs(seconds)),
-        (None, Some(text)) => Some(text.parse().map_err(|_| Refusal::bad("invalid sinceTime"))?),
-        (None, None) => None,
-    };
-    let wish = Wish {
-        follow: query.is(&["follow"]),
-        previous: query.is(&["previous"]),
-        tail: positive(query.number("tailLines")?),
-        since,
-        timestamps: query.is(&["timestamps"]),
-        limit: positive(query.number("limitBytes")?),
-    };
+    let wish = wish(query, shared.now())?;
     let status = found.pod.status.as_ref();
     let shown = status.into_iter().flat_map(|status| {
         let ephemeral = &status.ephemeral_container_statuses;
@@ -284,4 +289,29 @@ fn show_logs(
     let mut response = Response::new(BodyExt::boxed(StreamBody::new(pieces)));
     response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::lines::Shown;
+
+    #[test]
+    fn lines_that_were_written_before_are_not_shown() {
+        let log =
+            "2024-01-01T00:00:00.000000000Z stdout F old\n2024-01-01T00:00:02.000000000Z stdout F new\n";
+        let now = "2024-01-01T00:00:03Z".parse().unwrap();
+        let check = |query: &str, expected: &str| {
+            let wish = wish(&Query::of(query), now).map_err(|refusal| refusal.1).unwrap();
+            let shown = Shown::new(wish).take(log.as_bytes());
+            assert_eq!(String::from_utf8(shown).unwrap(), expected, "{query}");
+        };
+        check("", "old\nnew\n");
+        check("sinceSeconds=1", "new\n");
+        check("sinceSeconds=2", "new\n");
+        check("sinceSeconds=3", "old\nnew\n");
+        check("sinceSeconds=9223372036854775807", "old\nnew\n");
+        check("sinceTime=2024-01-01T00:00:01Z", "new\n");
+        check("sinceTime=2024-01-01T00:00:03Z", "");
+    }
 }
