@@ -60,6 +60,7 @@ use container::naming::Cluster;
 use events::Recorder;
 use machine::Machine;
 use pods::Handle;
+use pods::decide::LATEST;
 
 pub use images::{ImageError, Images};
 pub use pods::ports::HostPort;
@@ -350,7 +351,8 @@ pub struct Ender {
 
 impl Ender {
     /// Asks all containers to end, as their pods say but within a time that is the same for all, and has the API
-    /// told how they did. From here on the node begins nothing. Whatever is left then ends with the host.
+    /// told how they did. Those whose turn comes when it is over still get a little. From here on the node begins
+    /// nothing. Whatever is left then ends with the host.
     ///
     /// With `keep`, what volumes hold in memory is written to disk.
     ///
@@ -359,7 +361,7 @@ impl Ender {
     pub async fn end(self, limit: Duration, keep: bool) -> Result<(), SaveError> {
         self.shared.halting.send_replace(Some(limit));
         self.shared.workers.close();
-        if tokio::time::timeout(limit + WRITTEN, self.shared.workers.wait()).await.is_err() {
+        if tokio::time::timeout(limit + LATEST + WRITTEN, self.shared.workers.wait()).await.is_err() {
             tracing::warn!("not all containers ended when they were asked to");
         }
         let lost = |error| SaveError(io::Error::other(error));

@@ -1,5 +1,7 @@
 //! What to do next about a pod. A function of the pod, what the node knows of it, and the time.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
@@ -18,6 +20,9 @@ const FORCED: i64 = 2;
 const EVICTED: i64 = 1;
 /// What a container still gets whose turn to end comes when the pod's time is over, as with a kubelet.
 const LEAST: i64 = 2;
+/// When at last a pod's containers have ended, after its time is over: a hook may have taken all of it, and who waited
+/// for that container is then asked to end in the same way, each of them with a little time for its hook and for itself.
+pub(crate) const LATEST: Duration = Duration::from_secs(3 * LEAST.unsigned_abs());
 /// Pulling again waits this long, doubling.
 const PULL_FIRST: SignedDuration = SignedDuration::from_secs(10);
 const PULL_LONGEST: SignedDuration = SignedDuration::from_secs(300);

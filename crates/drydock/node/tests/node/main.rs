@@ -11,6 +11,7 @@ mod claims;
 mod cluster;
 mod configuration;
 mod crash;
+mod ending;
 mod life;
 mod memory;
 mod probes;
@@ -163,6 +164,7 @@ async fn run(filter: &str, host: &Host, directory: PathBuf) -> ExitCode {
         probes::all(),
         remote::all(),
         trouble::all(),
+        ending::all(),
     ]
     .concat();
     let mut failed = 0;
