@@ -376,3 +376,73 @@ async fn what_could_not_be_deleted_is_not_replaced() {
     pass(SECOND).await;
     assert_eq!(order.count(), 1);
 }
+
+#[tokio::test]
+async fn of_jobs_that_failed_only_so_many_are_kept() {
+    let seconds = Arc::new(AtomicI64::new(BEGIN));
+    let now = Arc::clone(&seconds);
+    let clock = move || jiff::Timestamp::from_second(now.load(Ordering::SeqCst)).unwrap();
+    let cluster = Cluster::of(Drydock::builder().clock(clock)).await;
+    let cron_jobs: Api<CronJob> = cluster.in_default();
+    let cron_job = json!({
+        "metadata": { "name": "fails" },
+        "spec": {
+            "schedule": "* * * * *",
+            "failedJobsHistoryLimit": 1,
+            "jobTemplate": { "spec": { "backoffLimit": 0, "template": template("Never") } },
+        },
+    });
+    cron_jobs.create(&PostParams::default(), &object(cron_job)).await.unwrap();
+    let jobs: Api<Job> = cluster.in_default();
+    // A minute passes, and what was started for it fails.
+    for minute in [FIRST, SECOND] {
+        seconds.fetch_add(60, Ordering::SeqCst);
+        let look = Patch::Merge(json!({ "metadata": { "annotations": { "looked": minute } } }));
+        cron_jobs.patch("fails", &PatchParams::default(), &look).await.unwrap();
+        let pods = active(&cluster, 1).await;
+        end(&cluster, &pods[0], "Failed", 1).await;
+        let name = format!("fails-{minute}");
+        eventually("it failed", || async {
+            is(&jobs.get(&name).await.ok()?.status?, "Failed").then_some(())
+        })
+        .await;
+    }
+    eventually("the earlier one is gone", || async {
+        (started(&cluster).await["fails"] == [SECOND]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_started_within_its_deadline_is_left_out() {
+    let seconds = Arc::new(AtomicI64::new(BEGIN));
+    let now = Arc::clone(&seconds);
+    let clock = move || jiff::Timestamp::from_second(now.load(Ordering::SeqCst)).unwrap();
+    let cluster = Cluster::of(Drydock::builder().clock(clock)).await;
+    let cron_jobs: Api<CronJob> = cluster.in_default();
+    for (name, deadline) in [("hurried", json!(20)), ("patient", json!(null))] {
+        let cron_job = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "schedule": "* * * * *",
+                "startingDeadlineSeconds": deadline,
+                "jobTemplate": { "spec": { "template": template("Never") } },
+            },
+        });
+        cron_jobs.create(&PostParams::default(), &object(cron_job)).await.unwrap();
+    }
+    let pass = async |by: i64, expected: &[(&str, &[&str])]| {
+        let at = seconds.fetch_add(by, Ordering::SeqCst) + by;
+        for name in ["hurried", "patient"] {
+            let look = Patch::Merge(json!({ "metadata": { "annotations": { "looked": at.to_string() } } }));
+            cron_jobs.patch(name, &PatchParams::default(), &look).await.unwrap();
+        }
+        let of = |minutes: &[&str]| -> Vec<String> { minutes.iter().map(|&one| one.to_owned()).collect() };
+        let expected = expected.iter().map(|(name, minutes)| ((*name).to_owned(), of(minutes)));
+        let expected: &BTreeMap<_, _> = &expected.collect();
+        eventually("as each says", || async { (started(&cluster).await == *expected).then_some(()) }).await;
+    };
+    // Fifty seconds late, then ten.
+    pass(80, &[("patient", &[FIRST])]).await;
+    pass(20, &[("hurried", &[SECOND]), ("patient", &[FIRST, SECOND])]).await;
+}
