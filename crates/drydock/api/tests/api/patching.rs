@@ -43,6 +43,11 @@ async fn json_patches_are_carried_out_or_refused() {
             "400 BadRequest: the name of the object (b) does not match the name on the URL (a)",
         )
         .await;
+    let copy = json!({"op": "copy", "from": "/x", "path": "/x/-"});
+    let mut doubling = vec![json!({"op": "add", "path": "/x", "value": ["0123456789"]})];
+    doubling.resize(36, copy);
+    let refused = "422 Invalid: the server rejected our request due to an error in our request";
+    cluster.check(&line, &json!(doubling).to_string(), refused).await;
     cluster
         .check(
             &patch("nope", &format!("{MAPS}/a")),

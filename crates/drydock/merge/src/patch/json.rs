@@ -4,6 +4,8 @@
 //! the RFC (`replace` of a missing field, negative indices), and the messages are part of the
 //! answer.
 
+use std::io;
+
 use serde_json::{Map, Value};
 
 use super::PatchError;
@@ -12,12 +14,16 @@ use crate::wording;
 /// How many operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;
 
+/// How many bytes of JSON all copies of a patch may add up to: as much as a request may bring itself. Without it a
+/// list that is copied into itself doubles with each line of a patch.
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+
 /// The object after all operations, or the first that failed.
 ///
 /// # Errors
 ///
-/// When the patch is not a list of operations, has more than 10000 of them, or one of them does
-/// not apply; a `test` that fails is one that does not apply.
+/// When the patch is not a list of operations, has more than 10000 of them, copies more than 3 MiB
+/// together, or one of them does not apply; a `test` that fails is one that does not apply.
 pub fn json(live: &Value, operations: &Value) -> Result<Value, PatchError> {
     let Value::Array(operations) = operations else {
         return Err(PatchError::BadRequest(format!(
@@ -32,6 +38,7 @@ pub fn json(live: &Value, operations: &Value) -> Result<Value, PatchError> {
         )));
     }
     let mut document = live.clone();
+    let mut copied = 0;
     for operation in operations {
         let Value::Object(operation) = operation else {
             return Err(PatchError::BadRequest(format!(
@@ -39,19 +46,19 @@ pub fn json(live: &Value, operations: &Value) -> Result<Value, PatchError> {
                 wording::json_kind(operation)
             )));
         };
-        perform(&mut document, operation).map_err(PatchError::Unprocessable)?;
+        perform(&mut document, operation, &mut copied).map_err(PatchError::Unprocessable)?;
     }
     Ok(document)
 }
 
-fn perform(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
+fn perform(document: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Result<(), String> {
     let kind = operation.get("op").and_then(Value::as_str).unwrap_or("unknown");
     match kind {
         "add" => add(document, operation),
         "remove" => remove(document, operation),
         "replace" => replace(document, operation),
         "move" => relocate(document, operation),
-        "copy" => copy(document, operation),
+        "copy" => copy(document, operation, copied),
         "test" => test(document, operation),
         other => Err(format!("Unexpected kind: {other}")),
     }
@@ -118,20 +125,42 @@ fn relocate(document: &mut Value, operation: &Map<String, Value>) -> Result<(), 
     insert(parent, &key, value).map_err(|e| format!("error in move for path: '{path}': {e}"))
 }
 
-fn copy(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
+fn copy(document: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Result<(), String> {
     let from = text(operation, "from").map_err(|e| format!("copy operation failed to decode from: {e}"))?;
     let (parent, key) = parent_mut(document, from).ok_or_else(|| {
         format!("copy operation does not apply: doc is missing from path: {from}: missing value")
     })?;
-    let value = get(parent, &key)
-        .map_err(|e| format!("error in copy for from: '{from}': {e}"))?
-        .cloned()
-        .unwrap_or_default();
+    let value = get(parent, &key).map_err(|e| format!("error in copy for from: '{from}': {e}"))?;
+    *copied += value.map_or(0, size);
+    if *copied > MAX_COPIED {
+        return Err(format!(
+            "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+        ));
+    }
+    let value = value.cloned().unwrap_or_default();
     let path = text(operation, "path").map_err(|_| "copy operation failed to decode path: missing value")?;
     let (parent, key) = parent_mut(document, path).ok_or_else(|| {
         format!("copy operation does not apply: doc is missing destination path: {path}: missing value")
     })?;
     insert(parent, &key, value).map_err(|e| format!("error while adding value during copy: {e}"))
+}
+
+/// How long a value is as JSON, counted without being written anywhere.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // A value always has a JSON form, and nothing that is counted fails.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 fn test(document: &mut Value, operation: &Map<String, Value>) -> Result<(), String> {
@@ -242,5 +271,25 @@ fn take(parent: &mut Value, key: &str) -> Result<Value, String> {
             Ok(items.remove(index))
         }
         _ => Err("missing value".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn copies(count: usize, value: &Value) -> Result<Value, PatchError> {
+        let copy = json!({"op": "copy", "from": "/a", "path": "/a/-"});
+        json(&json!({"a": value}), &vec![copy; count].into())
+    }
+
+    #[test]
+    fn what_is_copied_is_bounded_in_all() {
+        let doubled = copies(17, &json!(["0123456789"])).map(|document| document["a"].to_string().len());
+        assert!(doubled.is_ok_and(|length| length > 1 << 20));
+        let refused = "Unable to complete the copy, the accumulated size increase of copy is 3932127, exceeding the limit 3145728";
+        assert_eq!(copies(35, &json!(["0123456789"])), Err(PatchError::Unprocessable(refused.into())));
     }
 }
