@@ -163,15 +163,20 @@ impl Api {
     }
 
     /// Deletes the objects of a definition until there are none, also those that come late because
-    /// their writer was past its checks; then takes our finalizer off, unless somebody did. False when
-    /// the store was closed over it.
+    /// their writer was past its checks; then takes our finalizer off, unless somebody did, and removes
+    /// what was written between the last look and that. False when the store was closed over it.
     async fn clean_up(&self, name: &str, uid: &str, kind: Option<Arc<Kind>>) -> bool {
         let range = Range { resource: resource_of(name).into(), namespace: None };
         while self.ends(name, uid).is_some() {
             // Begun before the list, so that nothing that happens after it is slept over.
             let Ok(mut watch) = self.store().watch(range.clone(), self.store().revision()) else { continue };
             let items = self.store().list(&range, Page::default()).map(|l| l.items).unwrap_or_default();
-            if items.is_empty() && self.release_definition(name, uid).await {
+            if items.is_empty()
+                && let Some(removed) = self.release_definition(name, uid).await
+            {
+                if let (Some(removed), Some(kind)) = (removed, &kind) {
+                    self.sweep(&range, removed, kind).await;
+                }
                 return true;
             }
             for item in items {
@@ -199,12 +204,27 @@ impl Api {
         self.ending().lock().contains_key(&kind.qualified_plural())
     }
 
-    /// Takes our finalizer off a definition, and with the last one the definition away. False when that
-    /// could not be written.
-    async fn release_definition(&self, name: &str, uid: &str) -> bool {
-        let Some(kind) = self.registry().find(GROUP, "v1", PLURAL) else { return false };
+    /// Removes the objects of a definition that was removed at a revision, whatever holds them: there is no way left to
+    /// let them go. What is younger belongs to another definition of that name.
+    async fn sweep(&self, range: &Range, removed: Revision, kind: &Kind) {
+        let items = self.store().list(range, Page::default()).map(|l| l.items).unwrap_or_default();
+        for item in items.into_iter().filter(|item| item.revision < removed) {
+            let Ok(draft) = object::read_stored(&item).and_then(|last| object::draft(kind, last)) else {
+                continue;
+            };
+            let (expect, change) = (Expect::At(item.revision), Change::Delete(draft));
+            if let Err(error) = self.store().commit(item.key.clone(), expect, change).await {
+                tracing::warn!(%error, key = %item.key, "an object outlives its definition");
+            }
+        }
+    }
+
+    /// Takes our finalizer off a definition, and with the last one the definition away; gives the revision of that.
+    /// `None` when it could not be written.
+    async fn release_definition(&self, name: &str, uid: &str) -> Option<Option<Revision>> {
+        let kind = self.registry().find(GROUP, "v1", PLURAL)?;
         for _ in 0..ATTEMPTS {
-            let Some((stored, mut definition)) = self.ends(name, uid) else { return true };
+            let Some((stored, mut definition)) = self.ends(name, uid) else { return Some(None) };
             let kept: Vec<String> = object::finalizers(&definition)
                 .into_iter()
                 .filter(|finalizer| *finalizer != FINALIZER)
@@ -213,19 +233,19 @@ impl Api {
             object::set_finalizers(&mut definition, &kept);
             let message = "removed all instances";
             set_terminating(&mut definition, "False", "InstanceDeletionCompleted", message, self.now());
-            let Ok(draft) = object::draft(&kind, definition) else { return false };
+            let draft = object::draft(&kind, definition).ok()?;
             let change = if kept.is_empty() { Change::Delete(draft) } else { Change::Put(draft) };
             match self.store().commit(stored.key.clone(), Expect::At(stored.revision), change).await {
-                Ok(_) => return true,
+                Ok(last) => return Some(kept.is_empty().then_some(last.revision)),
                 Err(CommitError::Conflict(_) | CommitError::Missing) => {}
-                Err(CommitError::Closed) => return false,
+                Err(CommitError::Closed) => return None,
                 Err(error) => {
                     tracing::warn!(%error, key = %stored.key, "a deleted definition could not be let go");
-                    return false;
+                    return None;
                 }
             }
         }
-        false
+        None
     }
 }
 

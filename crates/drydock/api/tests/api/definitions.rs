@@ -1,6 +1,8 @@
 //! Custom resource definitions and their objects.
 
-use drydock_store::{Change, Draft, Expect, Facets, Key, Options, Revision, Store};
+use std::time::Duration;
+
+use drydock_store::{Change, Draft, Expect, Facets, Key, Options, Page, Range, Revision, Store};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -284,4 +286,28 @@ async fn a_definition_is_seen_through_also_when_its_writer_goes_away() {
     cluster.eventually(&format!("POST {PROBES}"), &probe(json!({"version": "1"})).to_string(), 201).await;
     cluster.abandon(&format!("DELETE {CRDS}/probes.api.example.com"), "");
     watch.until(GONE).await;
+}
+
+#[tokio::test]
+async fn no_object_outlives_its_definition() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = Cluster::kept(directory.path()).await;
+    let range = Range { resource: "api.example.com/probes".into(), namespace: None };
+    for _ in 0..4 {
+        cluster.must(&format!("POST {CRDS}"), definition()).await;
+        let mut definitions = cluster.watch(&format!("{CRDS}?watch=1")).await;
+        cluster.abandon(&format!("DELETE {CRDS}/probes.api.example.com"), "");
+        // Now the mark of the deletion is being written, and nobody sees it yet. What comes now is written after it,
+        // and so large that the definition is found empty meanwhile.
+        tokio::task::yield_now().await;
+        cluster
+            .abandon(&format!("POST {PROBES}"), probe(json!({"version": "x".repeat(2 << 20)})).to_string());
+        definitions.until(GONE).await;
+        let empty = async {
+            while !cluster.api.store().list(&range, Page::default()).unwrap().items.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), empty).await.expect("an object without a definition");
+    }
 }
