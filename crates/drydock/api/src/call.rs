@@ -197,7 +197,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Since when objects of this kind have the defaults of the present schema.
+    /// Since when custom objects of this kind are what the present definition makes of them.
     pub fn fresh(&self) -> Option<drydock_store::Revision> {
         if self.kind.is_custom() { self.api.installed().since(&self.kind.resource_key()) } else { None }
     }

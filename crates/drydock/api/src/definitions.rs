@@ -45,7 +45,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Installed(Mutex<BTreeMap<String, (Revision, u64)>>);
 
 impl Installed {
-    /// Objects of `resource` that were written later were defaulted by the present schema.
+    /// Objects of `resource` that were written later were pruned and defaulted by the present schema, and are in its
+    /// storage version.
     pub fn since(&self, resource: &str) -> Option<Revision> {
         self.0.lock().get(resource).map(|(revision, _)| *revision)
     }
@@ -110,7 +111,8 @@ impl Api {
         let version = meta(&definition, "resourceVersion").parse().map_or(self.store().revision(), Revision);
         let own = installed.entry(resource_of(name)).or_insert((version, specification));
         if own.1 != specification {
-            *own = (version, specification);
+            // What was written before this moment was written by what was served until then.
+            *own = (self.store().revision(), specification);
         }
         if waits_for_us(&definition) {
             self.end(definition);

@@ -32,7 +32,7 @@ pub struct View<'a> {
     pub include: table::Include,
     /// Ages are told from here.
     pub now: Timestamp,
-    /// Objects that were written later than this have the defaults of the present schema.
+    /// Custom objects that were written later than this are what the present definition makes of them.
     pub fresh: Option<Revision>,
 }
 
@@ -91,7 +91,8 @@ impl<'a> View<'a> {
     /// One stored object in the version asked for.
     fn whole(&self, stored: &Stored) -> Result<Bytes, Failure> {
         let fresh = || self.kind.is_storage_version() && self.fresh.is_some_and(|at| stored.revision > at);
-        if self.kind.stored_as_is() || fresh() {
+        // A watch that began before the storage version moved still holds the old one for it.
+        if self.kind.stored_as_is() || (fresh() && is_of(self.kind, &stored.value)) {
             return Ok(stored.value.clone());
         }
         Ok(written(&object::read(self.kind, stored)?))
@@ -185,6 +186,14 @@ impl<'a> View<'a> {
         };
         self.bytes(&moved)
     }
+}
+
+/// The stored bytes begin with the version of `kind`, as they do unless a field's name comes before it.
+fn is_of(kind: &Kind, object: &[u8]) -> bool {
+    let rest =
+        object.strip_prefix(br#"{"apiVersion":""#).and_then(|rest| rest.strip_prefix(kind.group.as_bytes()));
+    let rest = rest.and_then(|rest| rest.strip_prefix(b"/")?.strip_prefix(kind.version.as_bytes()));
+    rest.is_some_and(|rest| rest.starts_with(b"\""))
 }
 
 /// A value as JSON.

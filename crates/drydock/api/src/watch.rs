@@ -49,7 +49,7 @@ pub struct Context {
     pub kind: Arc<Kind>,
     /// The namespace of the path.
     pub namespace: Option<String>,
-    /// Objects that were written later have the defaults of the present schema.
+    /// Custom objects that were written later are what the present definition makes of them.
     pub fresh: Option<Revision>,
     /// The form asked for.
     pub accept: Accept,

@@ -179,27 +179,21 @@ impl Kind {
             Source::Builtin(_) => {}
             Source::Custom(custom) => {
                 json::set(object, "apiVersion", self.api_version());
-                if self.version.as_ref() != custom.storage_version.as_ref() {
-                    // Fields that only another version knows are not shown in this one.
-                    custom.prune(object);
-                }
+                // Neither are fields shown that only another version knows, nor those that this one knew once.
+                custom.prune(object);
                 drydock_schema::defaults::apply(&custom.schema, object);
             }
         }
     }
 
-    /// [`Self::from_storage`] would change nothing: the stored bytes can be sent as they are.
+    /// [`Self::from_storage`] would change nothing, whatever is stored. A definition may have changed since an
+    /// object of it was.
     #[must_use]
     pub fn stored_as_is(&self) -> bool {
-        match &self.source {
-            Source::Builtin(row) => !row.shares_core_events(),
-            Source::Custom(custom) => {
-                self.version.as_ref() == custom.storage_version.as_ref() && !custom.has_defaults
-            }
-        }
+        matches!(&self.source, Source::Builtin(row) if !row.shares_core_events())
     }
 
-    /// Objects are stored in the form of this version, but for defaults that came later.
+    /// Objects are stored in the form of this version: those that were written since the definition is what it is.
     #[must_use]
     pub fn is_storage_version(&self) -> bool {
         match &self.source {

@@ -161,6 +161,20 @@ fn another_version_shows_what_it_knows() {
 }
 
 #[test]
+fn what_was_stored_under_another_definition_is_shown_as_this_one_has_it() {
+    let mut shown = yaml(
+        "{apiVersion: cache.example.com/v1, kind: Memcached, metadata: {name: a, uid: b}, spec: {size: 3, memory: 64}}",
+    );
+    kind("v1alpha1").from_storage(&mut shown);
+    assert_eq!(
+        shown,
+        yaml(
+            "{apiVersion: cache.example.com/v1alpha1, kind: Memcached, metadata: {name: a, uid: b}, spec: {size: 3, version: '1.6'}}"
+        )
+    );
+}
+
+#[test]
 fn selectable_fields_are_those_of_the_definition() {
     let kind = kind("v1alpha1");
     let selector = FieldSelector::parse("spec.version=1.6", &kind).expect("a selector");

@@ -227,6 +227,63 @@ async fn a_definition_that_serves_nothing_any_more_takes_its_objects_along() {
     definitions.until(GONE).await;
 }
 
+/// Two versions that know different fields; `storage` says in which of them objects are kept.
+fn versions(storage: &str, known: &[&str]) -> Value {
+    let version = |name: &str| {
+        let properties: Value =
+            known.iter().map(|field| ((*field).to_owned(), json!({"type": "string"}))).collect();
+        json!({"name": name, "served": true, "storage": name == storage, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": {"type": "object", "properties": properties}},
+        }}})
+    };
+    json!([version("v1"), version("v2")])
+}
+
+#[tokio::test]
+async fn objects_are_shown_as_their_definition_is_now() {
+    let cluster = Cluster::new().await;
+    let mut first = definition();
+    first["spec"]["versions"] = versions("v1", &["a", "b"]);
+    cluster.must(&format!("POST {CRDS}"), first).await;
+    cluster.must(&format!("POST {PROBES}"), probe(json!({"a": "1", "b": "2"}))).await;
+    let (old, new) = (format!("{PROBES}/a"), format!("{}/a", PROBES.replace("/v1/", "/v2/")));
+    let mut since = cluster.watch(&format!("{PROBES}?watch=1")).await;
+    assert_eq!(since.line().await, "ADDED Probe default/a");
+
+    let moved = json!({"spec": {"versions": versions("v2", &["a"])}});
+    cluster.must(&format!("PATCH {CRDS}/probes.api.example.com"), moved).await;
+    for (path, version) in [(&old, "api.example.com/v1"), (&new, "api.example.com/v2")] {
+        let shown = cluster.get(path).await;
+        assert_eq!((&shown["apiVersion"], &shown["spec"]), (&json!(version), &json!({"a": "1"})));
+        let mut watch = cluster.watch(&format!("{}?watch=1", path.trim_end_matches("/a"))).await;
+        let seen = watch.next().await.unwrap()["object"].take();
+        assert_eq!(seen, shown);
+        assert_eq!(cluster.get(path.trim_end_matches("/a")).await["items"], json!([shown]));
+    }
+    let patched = cluster.must(&format!("PATCH {new}"), json!({"spec": {"a": "3"}})).await;
+    assert_eq!(
+        (&patched["apiVersion"], &patched["spec"]),
+        (&json!("api.example.com/v2"), &json!({"a": "3"}))
+    );
+    let seen = since.next().await.unwrap()["object"].take();
+    assert_eq!((&seen["apiVersion"], &seen["spec"]["a"]), (&json!("api.example.com/v1"), &json!("3")));
+}
+
+#[tokio::test]
+async fn a_default_that_comes_later_is_shown_also_where_it_has_no_type() {
+    let cluster = Cluster::new().await;
+    let mut first = definition();
+    first["spec"]["versions"] = versions("v1", &["a"]);
+    cluster.must(&format!("POST {CRDS}"), first.clone()).await;
+    cluster.must(&format!("POST {PROBES}"), probe(json!({"a": "1"}))).await;
+    let port = json!({"x-kubernetes-int-or-string": true, "default": "http"});
+    for version in first["spec"]["versions"].as_array_mut().unwrap() {
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["port"] = port.clone();
+    }
+    cluster.must(&format!("PATCH {CRDS}/probes.api.example.com"), json!({"spec": first["spec"]})).await;
+    assert_eq!(cluster.get(&format!("{PROBES}/a")).await["spec"], json!({"a": "1", "port": "http"}));
+}
+
 #[tokio::test]
 async fn a_definition_whose_end_was_cut_short_can_be_made_again() {
     let cluster = with_probes().await;

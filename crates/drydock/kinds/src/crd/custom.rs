@@ -20,7 +20,6 @@ pub(crate) struct Custom {
     /// Paths without the leading dot.
     pub selectable_fields: Vec<String>,
     pub storage_version: Arc<str>,
-    pub has_defaults: bool,
     pub deprecation_warning: Option<String>,
 }
 
@@ -116,7 +115,6 @@ fn kind_of(spec: &Value, names: &Value, version: &Value, storage: &Arc<str>) -> 
         },
         key: format!("{group}/{plural}").into(),
         source: Source::Custom(Arc::new(Custom {
-            has_defaults: has_defaults(&raw_schema),
             schema,
             raw_schema,
             columns: json::list(version, "additionalPrinterColumns").to_vec(),
@@ -125,16 +123,6 @@ fn kind_of(spec: &Value, names: &Value, version: &Value, storage: &Arc<str>) -> 
             deprecation_warning,
         })),
     })
-}
-
-fn has_defaults(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => {
-            fields.contains_key("default") && fields.contains_key("type") || fields.values().any(has_defaults)
-        }
-        Value::Array(items) => items.iter().any(has_defaults),
-        _ => false,
-    }
 }
 
 /// Where a version stands among others: stable before beta before alpha, then by number; anything
