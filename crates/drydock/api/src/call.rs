@@ -158,9 +158,14 @@ impl<'a> Call<'a> {
         user_agent(self.headers)
     }
 
-    /// Tells the client something beside the answer.
+    /// Tells the client something beside the answer, once: a write may have to be made again.
     pub fn warn(&self, warnings: impl IntoIterator<Item = String>) {
-        self.warnings.lock().extend(warnings);
+        let mut told = self.warnings.lock();
+        for warning in warnings {
+            if !told.contains(&warning) {
+                told.push(warning);
+            }
+        }
     }
 
     /// Reads the body as an object of this kind: known fields only, defaults set.

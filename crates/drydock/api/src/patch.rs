@@ -126,7 +126,6 @@ impl Call<'_> {
         };
         let refuse = |fault: &str| unpatchable(&shown, fault);
         self.check_patched_type(&patched, &refuse)?;
-        self.warnings.lock().clear();
         self.settle(&mut patched, duplicates, validation, None).map_err(|fault| match (patch, &fault) {
             (Patch::Strategic(_), Unfit::Type(mismatch)) => refuse(mismatch.in_conversion()),
             _ => refuse(&fault.to_string()),

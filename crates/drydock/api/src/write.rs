@@ -93,6 +93,7 @@ impl Call<'_> {
         // What admission added has defaults too.
         self.kind.default(&mut object);
         self.valid(&object, self.kind.validate(&object))?;
+        self.warn(self.kind.warnings(&object, None));
         let held = admission.allocate(&mut object)?;
         admission.validate(&object)?;
         if self.dry_run() {
@@ -184,6 +185,7 @@ impl Call<'_> {
         }
         self.kind.prepare_update(&mut new, live, subresource);
         self.valid(&new, twice_for_metadata(self.kind.validate_update(&new, live, subresource)))?;
+        self.warn(self.kind.warnings(&new, Some(live)));
         let mut held = None;
         if subresource.is_none() {
             held = admission.allocate(&mut new)?;

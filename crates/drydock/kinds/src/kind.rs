@@ -256,9 +256,7 @@ impl Kind {
         );
         match &self.source {
             Source::Builtin(row) => {
-                if !matches!(row.kind, "CustomResourceDefinition" | "Lease") {
-                    meta::validate_own_finalizers(&object["metadata"], &mut errors);
-                }
+                row.validate_finalizers(object, &mut errors);
                 (row.rules.validate)(object, &mut errors);
             }
             Source::Custom(custom) => {
@@ -275,6 +273,7 @@ impl Kind {
         meta::validate_update(&new["metadata"], &old["metadata"], &Path::new("metadata"), &mut errors);
         match &self.source {
             Source::Builtin(row) => {
+                row.validate_finalizers(new, &mut errors);
                 if subresource.is_none() {
                     (row.rules.validate_update)(new, old, &mut errors);
                 } else if subresource == Some("status") {

@@ -313,4 +313,24 @@ mod tests {
              finalizers []string{\"x/z\"}"
         );
     }
+
+    #[test]
+    fn a_finalizer_of_a_built_in_kind_says_whose_it_is() {
+        let registry = crate::Registry::builtin();
+        let check = |plural: &str, group: &str, expected: &[&str]| {
+            let kind = registry.find(group, "v1", plural).unwrap();
+            let old = json!({"metadata": {"name": "a", "namespace": "b", "resourceVersion": "1"}});
+            let mut new = old.clone();
+            new["metadata"]["finalizers"] = json!(["x/y", "orphan", "hold"]);
+            let errors: Vec<_> =
+                kind.validate_update(&new, &old, None).iter().map(ToString::to_string).collect();
+            let errors: Vec<_> = errors.iter().filter(|error| error.starts_with("metadata.fin")).collect();
+            assert_eq!(errors, expected, "{plural}");
+        };
+        let refused = "metadata.finalizers[2]: Invalid value: \"hold\": name is neither a standard finalizer name nor is \
+                       it fully qualified";
+        check("configmaps", "", &[refused]);
+        check("deployments", "apps", &[refused]);
+        check("leases", "coordination.k8s.io", &[]);
+    }
 }

@@ -106,6 +106,27 @@ async fn objects_are_defaulted_pruned_and_validated() {
 }
 
 #[tokio::test]
+async fn a_finalizer_that_says_not_whose_it_is_is_warned_of_when_it_comes() {
+    let cluster = with_probes().await;
+    let mut held = probe(json!({"version": "1"}));
+    held["metadata"]["finalizers"] = json!(["hold"]);
+    let told = async |line: &str, body: &Value| {
+        let answer = cluster.send(line, body.to_string()).await;
+        assert!(answer.status().is_success(), "{line}");
+        let warnings = answer.headers().get_all("warning").iter();
+        warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let warning = |name: &str| {
+        format!(
+            r#"299 - "metadata.finalizers: \"{name}\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers""#
+        )
+    };
+    assert_eq!(told(&format!("POST {PROBES}"), &held).await, [warning("hold")]);
+    let more = json!({"metadata": {"finalizers": ["hold", "example.com/hold", "tight"]}});
+    assert_eq!(told(&format!("PATCH {PROBES}/a"), &more).await, [warning("tight")]);
+}
+
+#[tokio::test]
 async fn a_custom_resource_is_scaled_by_its_paths() {
     let cluster = with_probes().await;
     cluster.must(&format!("POST {PROBES}"), probe(json!({"version": "1"}))).await;

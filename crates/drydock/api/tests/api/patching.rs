@@ -58,6 +58,21 @@ async fn json_patches_are_carried_out_or_refused() {
 }
 
 #[tokio::test]
+async fn a_patch_adds_no_finalizer_that_says_not_whose_it_is() {
+    let cluster = Cluster::new().await;
+    cluster
+        .must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("a", json!({"x": "1"}))).unwrap())
+        .await;
+    cluster
+        .check(
+            &format!("PATCH {MAPS}/a"),
+            r#"{"metadata":{"finalizers":["hold"]}}"#,
+            r#"422 Invalid: ConfigMap "a" is invalid: metadata.finalizers[0]: Invalid value: "hold": name is neither a standard finalizer name nor is it fully qualified"#,
+        )
+        .await;
+}
+
+#[tokio::test]
 async fn a_strategic_merge_patch_merges_containers_by_name_and_counts_a_generation() {
     let cluster = Cluster::new().await;
     let made = cluster.must(&format!("POST {DEPLOYMENTS}"), deployment(1)).await;

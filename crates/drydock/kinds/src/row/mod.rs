@@ -4,12 +4,13 @@ mod table;
 
 use std::sync::Arc;
 
-use drydock_schema::{Schema, builtin};
+use drydock_schema::{FieldError, Schema, builtin};
 use serde_json::Value;
 
 use crate::{
     Kind, ScalePaths, Subresource, Subresources, json,
     kind::Source,
+    meta,
     names::Rule,
     rules::{self, Rules},
     table::Printer,
@@ -93,6 +94,14 @@ impl Row {
     /// Objects are stored as core events.
     pub(crate) fn shares_core_events(&self) -> bool {
         self.group == table::EVENTS
+    }
+
+    /// Whose finalizers an object has must be said by their names, also of those that it had before. Of the built-in
+    /// kinds two are as free as custom ones.
+    pub(crate) fn validate_finalizers(&self, object: &Value, errors: &mut Vec<FieldError>) {
+        if !matches!(self.kind, "CustomResourceDefinition" | "Lease") {
+            meta::validate_own_finalizers(&object["metadata"], errors);
+        }
     }
 
     /// The value of a selectable field.
