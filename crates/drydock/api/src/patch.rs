@@ -38,7 +38,7 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    /// Reads the body of a `PATCH`; the options are looked at first.
+    /// Reads the body of a `PATCH` and the paths of what is in it twice; the options are looked at first.
     pub fn read(call: &Call<'_>) -> Result<(Self, Vec<String>), Failure> {
         let strategic = !call.kind.is_custom();
         let kind = body::content_type(call.headers);
@@ -63,7 +63,7 @@ impl Patch {
                         "error decoding YAML: error converting YAML to JSON: {error}"
                     ))
                 })?;
-                Ok((Self::Apply(parsed.value), Vec::new()))
+                Ok((Self::Apply(parsed.value), parsed.duplicates))
             }
             _ if strategic => Err(Failure::UnsupportedPatch),
             _ => Err(Failure::UnsupportedMediaType(
@@ -96,6 +96,7 @@ impl Call<'_> {
         let (patch, duplicates) = Patch::read(self)?;
         let validation = self.check_write_options("PatchOptions")?;
         if let Patch::Apply(applied) = &patch {
+            self.judge_applied(duplicates, validation)?;
             return self.apply(applied, subresource).await;
         }
         let outcome = self
@@ -174,6 +175,26 @@ impl Call<'_> {
                 "the name of the object ({name}) does not match the name on the URL ({own})"
             )));
         }
+        Ok(())
+    }
+
+    /// Refuses what an applied object has twice, or warns of it, in the words of the reader of YAML.
+    pub fn judge_applied(&self, duplicates: Vec<String>, validation: FieldValidation) -> Result<(), Failure> {
+        if duplicates.is_empty() || validation == FieldValidation::Ignore {
+            return Ok(());
+        }
+        let mut found = json::written_twice(&self.body);
+        if found.is_empty() {
+            // Not all JSON is YAML to its reader.
+            found.extend(duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+        }
+        if validation == FieldValidation::Strict {
+            return Err(Failure::BadRequest(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+                found.join("\n  ")
+            )));
+        }
+        self.warn(found);
         Ok(())
     }
 

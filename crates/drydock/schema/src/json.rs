@@ -3,11 +3,13 @@
 //! **Always holds:** a value that was read nests at most [`MAX_DEPTH`] deep, so that whatever recurses
 //! over it, its own `drop` included, needs no thought for the stack.
 
-use std::{cell::RefCell, fmt};
+use std::{cell::RefCell, collections::BTreeSet, fmt};
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{Error, budget::BudgetBreach};
+use serde_saphyr::{Error, Spanned, budget::BudgetBreach};
 
 use crate::words;
 
@@ -76,6 +78,22 @@ pub fn parse_yaml(text: &[u8]) -> Result<Parsed, JsonError> {
             return read;
         }
     }
+    let Bounded(value, duplicates) = yaml(text)?;
+    Ok(Parsed { value, duplicates })
+}
+
+/// What Kubernetes' reader of YAML says of each field that is written twice, in the order of
+/// [`Parsed::duplicates`]: `line 3: key "a" already set in map`. Nothing of text that is not YAML; JSON is.
+#[must_use]
+pub fn written_twice(text: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Ok(tree) = yaml::<Tree>(text) {
+        tree.twice(&mut found);
+    }
+    found
+}
+
+fn yaml<T: DeserializeOwned + Send>(text: &[u8]) -> Result<T, JsonError> {
     let text = std::str::from_utf8(text).map_err(|error| JsonError::Syntax(format!("yaml: {error}")))?;
     let read = match yaml_within(NEAR_YAML_DEPTH, text) {
         Err(JsonError::Depth) => std::thread::scope(|scope| {
@@ -91,14 +109,14 @@ pub fn parse_yaml(text: &[u8]) -> Result<Parsed, JsonError> {
     })
 }
 
-fn yaml_within(max_depth: usize, text: &str) -> Result<Parsed, JsonError> {
+fn yaml_within<T: DeserializeOwned>(max_depth: usize, text: &str) -> Result<T, JsonError> {
     // File modes are written `0400`, and Kubernetes reads YAML 1.1, where that is octal.
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
         budget: serde_saphyr::budget! { max_depth: max_depth },
     };
-    let Bounded(value, duplicates) = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         if let Error::Budget { breach: BudgetBreach::Depth { .. }, .. } = error.without_snippet() {
             return JsonError::Depth;
         }
@@ -110,8 +128,7 @@ fn yaml_within(max_depth: usize, text: &str) -> Result<Parsed, JsonError> {
         // What follows the first line is a picture of the place.
         let first = message.lines().next().unwrap_or_default();
         JsonError::Syntax(format!("yaml: {}", first.trim_start_matches("error: ")))
-    })?;
-    Ok(Parsed { value, duplicates })
+    })
 }
 
 /// Sorts the paths of fields by where they stand in a JSON text; of those of `duplicates`, which are in it
@@ -154,6 +171,86 @@ impl<'de> Deserialize<'de> for Bounded {
         let notes = Notes::default();
         let value = Node::root(&notes).deserialize(deserializer)?;
         Ok(Self(value, notes.duplicates.into_inner()))
+    }
+}
+
+/// The fields of YAML and where their values begin; all other values are of no interest here.
+enum Tree {
+    Map(Vec<(String, Spanned<Tree>)>),
+    List(Vec<Tree>),
+    Leaf,
+}
+
+impl Tree {
+    fn twice(&self, found: &mut Vec<String>) {
+        match self {
+            Self::Leaf => {}
+            Self::List(items) => items.iter().for_each(|item| item.twice(found)),
+            Self::Map(fields) => {
+                let mut names = BTreeSet::new();
+                for (name, value) in fields {
+                    value.value.twice(found);
+                    if !names.insert(name) {
+                        let line = value.referenced.line();
+                        found.push(format!("line {line}: key {name:?} already set in map"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Tree;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a YAML value")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Tree, A::Error> {
+                let mut tree = Vec::new();
+                while let Some(field) = fields.next_entry()? {
+                    tree.push(field);
+                }
+                Ok(Tree::Map(tree))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+                let mut tree = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    tree.push(item);
+                }
+                Ok(Tree::List(tree))
+            }
+
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Tree, E> {
+                Ok(Tree::Leaf)
+            }
+        }
+        deserializer.deserialize_any(Reader)
     }
 }
 
@@ -332,6 +429,25 @@ mod tests {
         let expected = serde_json::json!({"a": 1, "spec": {"size": 4, "b": "z"}});
         let duplicates = ["spec.b", "spec"].map(ToOwned::to_owned).to_vec();
         assert_eq!(twice, Ok(Parsed { value: expected, duplicates }));
+    }
+
+    #[test]
+    fn a_field_written_twice_in_yaml_is_named_by_its_line() {
+        let check = |text: &str, expected: &[&str]| {
+            assert_eq!(written_twice(text.as_bytes()), expected, "{text}");
+        };
+        check("a: 1\nb: [{a: 1}, {a: 2}]\n", &[]);
+        check(
+            "a: 1\nspec:\n  b: x\n  b:\n    z\na:\n  c: 1\n",
+            &[r#"line 5: key "b" already set in map"#, r#"line 7: key "a" already set in map"#],
+        );
+        check(
+            "{\"a\":[{\"x y\":true,\n\t\"x y\":null}],\"b\":1.5,\n\"b\":\"\"}",
+            &[r#"line 2: key "x y" already set in map"#, r#"line 3: key "b" already set in map"#],
+        );
+        let deep = MAX_DEPTH - 1;
+        let text = format!("{}{{\"a\":1,\"a\":2}}{}", "[".repeat(deep), "]".repeat(deep));
+        check(&text, &[r#"line 1: key "a" already set in map"#]);
     }
 
     #[test]

@@ -34,10 +34,13 @@ pub(crate) async fn scale(call: &Call<'_>) -> Result<Answer, Failure> {
             write(call, &paths, |_| Ok(body.clone())).await
         }
         Verb::Patch => {
-            let (change, _) = Patch::read(call)?;
+            let (change, duplicates) = Patch::read(call)?;
             let validation = call.check_write_options("PatchOptions")?;
             match &change {
-                Patch::Apply(applied) => apply(call, &paths, applied).await,
+                Patch::Apply(applied) => {
+                    call.judge_applied(duplicates, validation)?;
+                    apply(call, &paths, applied).await
+                }
                 other => {
                     write(call, &paths, |scale| {
                         let mut wanted = patched(other, scale)?;

@@ -238,3 +238,27 @@ async fn a_patch_makes_nothing_that_is_too_deep_to_read_again() {
     assert!(answer["message"].as_str().unwrap().contains("exceeded max depth of 120"), "{answer}");
     cluster.get(thing).await;
 }
+
+#[tokio::test]
+async fn what_is_applied_twice_is_refused_or_warned_of() {
+    let cluster = Cluster::new().await;
+    let line = |validation: &str| {
+        patch("apply-patch+yaml", &format!("{MAPS}/a?fieldManager=x&fieldValidation={validation}"))
+    };
+    let twice = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a: one\n  a: two\n";
+    cluster
+        .check(
+            &line("Strict"),
+            twice,
+            "400 BadRequest: error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 6: key \"a\" already set in map",
+        )
+        .await;
+    let told = async |validation: &str| {
+        let answer = cluster.send(&line(validation), twice).await;
+        assert!(answer.status().is_success());
+        let warnings = answer.headers().get_all("warning").iter();
+        warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(told("Warn").await, [r#"299 - "line 6: key \"a\" already set in map""#]);
+    assert_eq!(told("Ignore").await, Vec::<String>::new());
+}
