@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::{
     Api,
+    admission::TOKEN_TYPE,
     failure::{Failure, GroupResource},
     object,
     request::RequestInfo,
@@ -106,7 +107,7 @@ impl Lookup for StoreLookup<'_> {
     fn secret_token(&self, namespace: &str, name: &str) -> Option<Vec<u8>> {
         use base64::Engine as _;
         let secret = object::read_stored(&*self.find("/secrets", namespace, name)?).ok()?;
-        if secret["type"] != "kubernetes.io/service-account-token" {
+        if secret["type"] != TOKEN_TYPE {
             return None;
         }
         base64::engine::general_purpose::STANDARD.decode(secret["data"]["token"].as_str()?).ok()

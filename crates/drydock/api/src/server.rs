@@ -205,7 +205,7 @@ impl Api {
         change: Change,
         held: Option<Held>,
     ) -> Result<Arc<Stored>, CommitError> {
-        if !is_definition(kind) && !is_service(kind) {
+        if !is_definition(kind) && !is_service(kind) && !is_account(kind) {
             return self.store().commit(key, expect, change).await;
         }
         let (api, kind, removed) = (self.clone(), kind.clone(), matches!(change, Change::Delete(_)));
@@ -229,11 +229,12 @@ impl Api {
             } else {
                 self.definition_written(kind, stored).await;
             }
-        } else if removed
-            && is_service(kind)
-            && let Ok(service) = object::read_stored(stored)
-        {
-            self.addresses().release(&service);
+        } else if removed && let Ok(last) = object::read_stored(stored) {
+            if is_service(kind) {
+                self.addresses().release(&last);
+            } else {
+                self.account_removed(&last);
+            }
         }
     }
 
@@ -402,6 +403,10 @@ fn is_definition(kind: &Kind) -> bool {
 
 fn is_service(kind: &Kind) -> bool {
     admission::is(kind, "", "services")
+}
+
+fn is_account(kind: &Kind) -> bool {
+    admission::is(kind, "", "serviceaccounts")
 }
 
 /// The answer that is none.

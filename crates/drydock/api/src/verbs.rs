@@ -215,7 +215,7 @@ impl Api {
         if let Err(failure) = result
             && !matches!(failure, Failure::NotFound(..))
         {
-            tracing::warn!(%failure, key = %stored.key, "an object of a deleted definition could not be deleted");
+            tracing::warn!(%failure, key = %stored.key, "an object could not be deleted with what it belonged to");
         }
     }
 

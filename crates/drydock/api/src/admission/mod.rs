@@ -7,6 +7,7 @@ mod addresses;
 mod namespace;
 mod pod;
 mod rbac;
+mod secret;
 mod service;
 mod storage;
 
@@ -22,6 +23,7 @@ use crate::{
 
 pub(crate) use addresses::Addresses;
 pub(crate) use namespace::check_deletion;
+pub(crate) use secret::TOKEN_TYPE;
 
 /// The admission of one write.
 pub(crate) struct Admission<'c, 'a> {
@@ -72,10 +74,14 @@ impl<'c, 'a> Admission<'c, 'a> {
         Ok(())
     }
 
-    /// Reserves what there is only once: addresses and ports.
+    /// Sets what only the server knows of an object that is in order and has its name: addresses and ports, which are
+    /// reserved, and tokens.
     pub fn allocate(&self, object: &mut Value) -> Result<Option<Held>, Failure> {
         if is(&self.call.kind, "", "persistentvolumes") {
             storage::time_phase(self.old, object, self.call.now);
+        }
+        if is(&self.call.kind, "", "secrets") {
+            secret::fill(self.call, object)?;
         }
         if !is(&self.call.kind, "", "services") {
             return Ok(None);

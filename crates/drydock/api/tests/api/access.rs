@@ -1,8 +1,9 @@
 //! Who may do what.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use drydock_access::Identity;
 use drydock_api::Caller;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, config_map};
 
@@ -54,6 +55,46 @@ async fn a_service_account_asks_with_its_token_and_an_administrator_in_its_name(
     assert_eq!(cluster.must(line, review.clone()).await["status"]["allowed"], true);
     let answer = bearer.must(&format!("{line}\nAuthorization: Bearer {token}"), review).await;
     assert_eq!(answer["status"]["allowed"], false);
+}
+
+#[tokio::test]
+async fn a_secret_for_a_service_account_holds_its_token_as_long_as_both_are_there() {
+    let cluster = Cluster::new().await;
+    let (accounts, secrets) =
+        ("/api/v1/namespaces/default/serviceaccounts", "/api/v1/namespaces/default/secrets");
+    let secret = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": "sa"}}})
+    };
+    let early = cluster.must(&format!("POST {secrets}"), secret("early")).await;
+    assert_eq!(early.get("data"), None);
+    let authority = config_map("kube-root-ca.crt", json!({"ca.crt": "authority"}));
+    cluster.check(&format!("POST {MAPS}"), &authority, "201 ConfigMap default/kube-root-ca.crt").await;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}});
+    let account = cluster.must(&format!("POST {accounts}"), account).await;
+
+    let text = |secret: &Value, key: &str| {
+        String::from_utf8(STANDARD.decode(secret["data"][key].as_str().unwrap()).unwrap()).unwrap()
+    };
+    let made = cluster.must(&format!("POST {secrets}"), secret("late")).await;
+    assert_eq!((text(&made, "ca.crt"), text(&made, "namespace")), ("authority".into(), "default".into()));
+    let uid = &made["metadata"]["annotations"]["kubernetes.io/service-account.uid"];
+    assert_eq!(*uid, account["metadata"]["uid"]);
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    let early = cluster.must(&format!("PATCH {secrets}/early"), labelled.clone()).await;
+    let later = cluster.must(&format!("PATCH {secrets}/late"), labelled).await;
+    assert_eq!(later["data"], made["data"]);
+
+    let bearer = cluster.by(Caller::Bearer);
+    let asked = |token: &str| format!("GET {MAPS}\nAuthorization: Bearer {token}");
+    let (first, second) = (asked(&text(&early, "token")), asked(&text(&made, "token")));
+    bearer.check(&second, "", r#"403 Forbidden: configmaps is forbidden: User "system:serviceaccount:default:sa" cannot list resource "configmaps" in API group "" in the namespace "default""#).await;
+    cluster.must(&format!("DELETE {secrets}/late"), Value::Null).await;
+    bearer.check(&second, "", "401 Unauthorized: Unauthorized").await;
+    assert_eq!(bearer.ask(&first, "").await.0, 403);
+    cluster.must(&format!("DELETE {accounts}/sa"), Value::Null).await;
+    bearer.check(&first, "", "401 Unauthorized: Unauthorized").await;
+    cluster.eventually(&format!("GET {secrets}/early"), "", 404).await;
 }
 
 #[tokio::test]
