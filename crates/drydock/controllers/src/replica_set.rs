@@ -39,8 +39,6 @@ pub struct View<'a> {
     pub set: &'a ReplicaSet,
     /// Its pods that are neither ended nor being deleted.
     pub active: &'a [Arc<Pod>],
-    /// How many of its pods are being deleted.
-    pub terminating: usize,
     /// How many pods of its siblings and its own each node has: the crowded node gives up first.
     pub crowds: &'a HashMap<Box<str>, usize>,
     /// The time.
@@ -143,8 +141,6 @@ pub fn status(
         ),
         ready_replicas: count(waits.len()),
         available_replicas: count(waits.iter().filter(|wait| wait.is_zero()).count()),
-        // Left out when there are none: a server that does not know the field would drop it each time.
-        terminating_replicas: Some(count(view.terminating)).filter(|number| *number > 0),
         observed_generation: set.metadata.generation,
         conditions,
     };
@@ -218,12 +214,10 @@ impl Controller {
             return Ok(Next::OnChange);
         };
         let pods = self.gather(&set).await?;
-        let unfinished = pods.into_iter().filter(|pod| !pod.finished());
-        let (terminating, active): (Vec<_>, Vec<_>) = unfinished.partition(|pod| pod.metadata.deleting());
-        let (active, asked) = self.without_deleted(key, active);
+        let active = pods.into_iter().filter(|pod| pod.active()).collect();
+        let active = self.without_deleted(key, active);
         let crowds = self.crowds(&set, &active);
-        let terminating = terminating.len() + asked;
-        let view = View { set: &set, active: &active, terminating, crowds: &crowds, now: (self.clock)() };
+        let view = View { set: &set, active: &active, crowds: &crowds, now: (self.clock)() };
         let (changed, outcome) = self.carry_out(&set, plan(&view)).await;
         let failure = outcome.as_ref().err().map(|error| {
             let reason = if active.len() > usize::try_from(set.spec.replicas).unwrap_or(0) {
@@ -254,20 +248,19 @@ impl Controller {
         Ok(own.all())
     }
 
-    /// Leaves out pods whose deletion was asked for before and is not seen yet; says how many those are.
-    fn without_deleted(&self, key: &Key, active: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, usize) {
+    /// Leaves out pods whose deletion was asked for before and is not seen yet.
+    fn without_deleted(&self, key: &Key, active: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
         let mut all = self.deleted.lock();
-        let Some(deleted) = all.get_mut(key) else { return (active, 0) };
+        let Some(deleted) = all.get_mut(key) else { return active };
         deleted.retain(|gone| active.iter().any(|pod| pod.metadata.uid == gone.metadata.uid));
-        let asked = deleted.len();
         let left = active
             .into_iter()
             .filter(|pod| deleted.iter().all(|gone| gone.metadata.uid != pod.metadata.uid))
             .collect();
-        if asked == 0 {
+        if deleted.is_empty() {
             all.remove(key);
         }
-        (left, asked)
+        left
     }
 
     /// How many active pods each node has, of this set and of its siblings under the same controller.

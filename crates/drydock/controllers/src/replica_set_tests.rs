@@ -48,7 +48,7 @@ fn set(replicas: i32) -> ReplicaSet {
 }
 
 fn view<'a>(set: &'a ReplicaSet, active: &'a [Arc<Pod>], crowds: &'a HashMap<Box<str>, usize>) -> View<'a> {
-    View { set, active, terminating: 0, crowds, now: NOW.parse().unwrap() }
+    View { set, active, crowds, now: NOW.parse().unwrap() }
 }
 
 /// The pods as given, and the order in which they would be given up.
@@ -135,10 +135,10 @@ fn the_status_counts_labels_readiness_and_availability() {
          d node=a phase=Running label=other",
     );
     let none = HashMap::new();
-    let (status, soon) = status(&View { terminating: 2, ..view(&set, &active, &none) }, None);
+    let (status, soon) = status(&view(&set, &active, &none), None);
     assert_eq!(
         serde_json::to_string(&status).unwrap(),
-        r#"{"replicas":4,"fullyLabeledReplicas":3,"readyReplicas":2,"availableReplicas":1,"terminatingReplicas":2,"observedGeneration":3}"#
+        r#"{"replicas":4,"fullyLabeledReplicas":3,"readyReplicas":2,"availableReplicas":1,"observedGeneration":3}"#
     );
     assert_eq!(soon, Some(Duration::from_secs(50)));
 }

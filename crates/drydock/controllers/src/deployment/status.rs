@@ -69,8 +69,6 @@ pub fn counted(
         ready_replicas: sum(&|status| status.ready_replicas),
         available_replicas: available,
         unavailable_replicas: (sets.total() - available).max(0),
-        terminating_replicas: Some(sum(&|status| status.terminating_replicas.unwrap_or(0)))
-            .filter(|sum| *sum > 0),
         conditions: conditions.to_vec(),
         collision_count: deployment.status.collision_count,
     };

@@ -118,9 +118,6 @@ pub struct DeploymentStatus {
     /// Pods that are missing.
     #[serde(skip_serializing_if = "is_zero")]
     pub unavailable_replicas: i32,
-    /// Pods that are ending.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub terminating_replicas: Option<i32>,
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub conditions: Vec<Condition>,
@@ -172,9 +169,6 @@ pub struct ReplicaSetStatus {
     /// Pods that are ready long enough.
     #[serde(skip_serializing_if = "is_zero")]
     pub available_replicas: i32,
-    /// Pods that are ending.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub terminating_replicas: Option<i32>,
     /// The generation this status is about.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
