@@ -18,8 +18,8 @@ use crate::machinery::rest::{Error, Rest};
 use crate::objects::resource::Resource;
 use crate::{
     Options, SCHEDULER, WATCHER, cluster_roles, cron_job, daemon_set, deployment, disruption,
-    endpoint_slices, endpoints, ephemeral, garbage, job, namespaces, protection, replica_set, root_ca,
-    scheduler, service_accounts, stateful_set, volumes as binding,
+    endpoint_slices, endpoints, ephemeral, garbage, job, namespaces, node_lifecycle, protection, replica_set,
+    root_ca, scheduler, service_accounts, stateful_set, volumes as binding,
 };
 
 /// Workers of the controllers that have little to do.
@@ -99,6 +99,13 @@ pub fn run(
     let (all, now) = ((&mut daemons, &mut pods, &mut nodes, &mut revisions), clock.clone());
     let controller = daemon_set::Controller::new(own, told, now, all, &queue);
     work!(house, "daemonset", FEW, queue, controller, [daemons, pods, nodes, revisions]);
+
+    let mut leases = informer();
+    let (queue, own) = (Arc::default(), rest("node-controller"));
+    let told = voice("node-controller", &own);
+    let controller =
+        node_lifecycle::Controller::new(own, told, clock.clone(), &mut nodes, &mut leases, &queue);
+    work!(house, "node-lifecycle", FEW, queue, controller, [nodes, leases]);
 
     let (queue, own) = (Arc::default(), rest("job-controller"));
     let told = voice("job-controller", &own);
@@ -215,6 +222,7 @@ pub fn run(
 
     house.watch(&watcher, &feed, pods);
     house.watch(&watcher, &feed, nodes);
+    house.watch(&watcher, &feed, leases);
     house.watch(&watcher, &feed, daemons);
     house.watch(&watcher, &feed, sets);
     house.watch(&watcher, &feed, deployments);

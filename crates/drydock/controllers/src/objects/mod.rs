@@ -55,6 +55,7 @@ macro_rules! kinds {
 kinds! {
     pod::Pod, ControllerAndLabels, ["", "v1", "Pod", "pods", true];
     node::Node, Key, ["", "v1", "Node", "nodes", false];
+    node::Lease, Key, ["coordination.k8s.io", "v1", "Lease", "leases", true];
     workload::Deployment, Key, ["apps", "v1", "Deployment", "deployments", true];
     workload::ReplicaSet, Controller, ["apps", "v1", "ReplicaSet", "replicasets", true];
     stateful::StatefulSet, Key, ["apps", "v1", "StatefulSet", "statefulsets", true];

@@ -1,6 +1,7 @@
-//! Nodes, as far as the scheduler looks at them.
+//! Nodes, as far as the scheduler and those who listen for them look at them, and their Leases.
 
-use serde::{Deserialize, Deserializer};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::meta::{Meta, nullable};
 use super::placement::Amounts;
@@ -41,7 +42,7 @@ pub struct Taint {
 }
 
 /// What a taint does to a pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
     /// It is not put there.
     NoSchedule,
@@ -56,17 +57,26 @@ pub enum Effect {
 }
 
 /// `status` of a node.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
     /// What pods can have of it.
     pub allocatable: Amounts,
-    /// Whether its condition `Ready` is true.
-    #[serde(rename = "conditions", deserialize_with = "readiness")]
-    pub readiness: Readiness,
+    /// Its condition `Ready`.
+    #[serde(rename = "conditions", deserialize_with = "ready")]
+    pub ready: Ready,
 }
 
 /// The condition `Ready` of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Whether it is true.
+    pub state: Readiness,
+    /// When the node said so last, by its own clock.
+    pub heartbeat: Option<Timestamp>,
+}
+
+/// Whether a node is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
     /// It says it is.
@@ -78,20 +88,42 @@ pub enum Readiness {
     Unreachable,
 }
 
-fn readiness<'de, D: Deserializer<'de>>(input: D) -> Result<Readiness, D::Error> {
+fn ready<'de, D: Deserializer<'de>>(input: D) -> Result<Ready, D::Error> {
     #[derive(Default, Deserialize)]
-    #[serde(default)]
+    #[serde(rename_all = "camelCase", default)]
     struct Condition {
         r#type: Box<str>,
         status: Box<str>,
+        last_heartbeat_time: Option<Timestamp>,
     }
     let conditions = Option::<Vec<Condition>>::deserialize(input)?.unwrap_or_default();
-    let status = conditions.iter().find(|one| &*one.r#type == "Ready").map(|one| &*one.status);
-    Ok(match status {
-        Some("True") => Readiness::Ready,
-        Some("Unknown") => Readiness::Unreachable,
+    let Some(own) = conditions.iter().find(|one| &*one.r#type == "Ready") else {
+        return Ok(Ready::default());
+    };
+    let state = match &*own.status {
+        "True" => Readiness::Ready,
+        "Unknown" => Readiness::Unreachable,
         _ => Readiness::NotReady,
-    })
+    };
+    Ok(Ready { state, heartbeat: own.last_heartbeat_time })
+}
+
+/// A Lease: the word of somebody who lives.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Lease {
+    /// Metadata.
+    pub metadata: Meta,
+    /// What is said.
+    pub spec: LeaseSpec,
+}
+
+/// `spec` of a Lease.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaseSpec {
+    /// When it was renewed, by the clock of who holds it.
+    pub renew_time: Option<Timestamp>,
 }
 
 impl Node {
@@ -100,13 +132,15 @@ impl Node {
     pub fn differs(&self, other: &Node) -> bool {
         self.metadata.labels != other.metadata.labels
             || self.spec != other.spec
-            || self.status != other.status
+            || self.status.allocatable != other.status.allocatable
+            || self.status.ready.state != other.status.ready.state
             || self.metadata.uid != other.metadata.uid
     }
 
-    /// Its taints, and those that its condition amounts to: Kubernetes has a controller that writes them.
+    /// Its taints, and those that its condition amounts to: they are not written of a node without a Lease, and of
+    /// one that has it a moment later.
     pub fn taints(&self) -> impl Iterator<Item = Taint> + '_ {
-        let implied = match self.status.readiness {
+        let implied = match self.status.ready.state {
             Readiness::Ready => None,
             Readiness::NotReady => Some("node.kubernetes.io/not-ready"),
             Readiness::Unreachable => Some("node.kubernetes.io/unreachable"),

@@ -6,6 +6,7 @@ mod daemons;
 mod garbage;
 mod jobs;
 mod namespaces;
+mod nodes;
 mod pods;
 mod stateful;
 mod support;
