@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::machinery::awaited::LOOK_AGAIN;
 use crate::machinery::cache::{Cache, Kind};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
@@ -80,9 +81,15 @@ impl Claims {
     pub async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
         let Some(claim) = self.claims.get(key) else { return Ok(Next::OnChange) };
         let used = || !self.pods.in_namespace(&key.namespace, |pod| uses(pod, &key.name)).is_empty();
-        if may_go(&claim.metadata, CLAIM, used) {
-            release(&self.rest, Claim::resource(), key, CLAIM).await?;
+        if !may_go(&claim.metadata, CLAIM, used) {
+            return Ok(Next::OnChange);
         }
+        // A pod may be newer than what is known, and what it has would be removed under it.
+        let pods: Vec<Pod> = self.rest.list(Pod::resource(), &key.namespace).await?;
+        if pods.iter().any(|pod| uses(pod, &key.name)) {
+            return Ok(Next::After(LOOK_AGAIN));
+        }
+        release(&self.rest, Claim::resource(), key, CLAIM).await?;
         Ok(Next::OnChange)
     }
 }

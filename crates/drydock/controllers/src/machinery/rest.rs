@@ -135,6 +135,17 @@ impl Rest {
             .await
     }
 
+    /// Reads all objects of a namespace.
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+    ) -> Result<Vec<T>, Error> {
+        let request = Request::get(resource.collection(namespace)).body(Vec::new()).map_err(Error::Built)?;
+        let list: List<T> = self.send(request).await?;
+        Ok(list.items)
+    }
+
     /// Reads the metadata of one page of objects in a namespace.
     pub async fn list_metadata(
         &self,

@@ -1,5 +1,6 @@
 //! Claims and volumes come together, part, and are told about.
 
+use drydock::{Fault, Verb};
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
@@ -302,4 +303,44 @@ async fn a_pod_waits_for_its_claims_and_says_where_they_are_to_be() {
     pods.create(&PostParams::default(), &pod("third", "third")).await.unwrap();
     runs("third").await;
     claim_is(&cluster, "third", "Bound there 1Gi").await;
+}
+
+#[tokio::test]
+async fn a_claim_stays_for_a_pod_that_is_not_seen_yet() {
+    let cluster = Cluster::start().await;
+    volume(&cluster, "v", "1Gi", json!({})).await;
+    claim(&cluster, "data", "1Gi", json!({})).await;
+    // What binds it knows the pods by now.
+    claim_is(&cluster, "data", "Bound v 1Gi").await;
+    let controllers = Fault::watch_stale().resource("pods").user("system:kube-controller-manager");
+    let order = cluster.drydock.faults().order(controllers);
+    let pods: Api<Pod> = cluster.in_default();
+    let pod = json!({
+        "metadata": { "name": "p" },
+        "spec": {
+            "nodeName": "n",
+            "containers": [{ "name": "c", "image": "i" }],
+            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }],
+        },
+    });
+    pods.create(&PostParams::default(), &object(pod)).await.unwrap();
+    order.happened().await;
+    let claims: Api<PersistentVolumeClaim> = cluster.in_default();
+    claims.delete("data", &DeleteParams::default()).await.unwrap();
+    eventually("who has it is asked", || async {
+        let requests = cluster.drydock.requests().entries();
+        let asks = requests.iter().any(|one| {
+            one.verb == Verb::List
+                && one.resource == "/pods"
+                && one.user.ends_with(":pvc-protection-controller")
+        });
+        asks.then_some(())
+    })
+    .await;
+    let held = claims.get("data").await.unwrap().metadata;
+    assert!(held.deletion_timestamp.is_some() && held.finalizers.is_some(), "{held:?}");
+    pods.delete("p", &DeleteParams::default().grace_period(0)).await.unwrap();
+    order.lift();
+    eventually("the claim is gone", || async { claims.get_opt("data").await.ok()?.is_none().then_some(()) })
+        .await;
 }
