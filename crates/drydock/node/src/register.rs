@@ -173,6 +173,12 @@ fn not_enforced(abilities: &Abilities) -> Vec<String> {
     .collect()
 }
 
+/// Whether the object has all of these conditions, by type and status.
+fn says(node: &Node, conditions: &[(String, String)]) -> bool {
+    let said = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().all(|(kind, status)| said.iter().any(|one| one.type_ == *kind && one.status == *status))
+}
+
 impl Shared {
     fn facts(&self) -> Facts<'_> {
         Facts {
@@ -228,7 +234,8 @@ impl Shared {
             tokio::time::sleep(RENEWED).await;
             let now = (self.clock)();
             let pressures = self.pressures();
-            if pressures != shown || now.duration_since(reported) >= REPORTED || self.is_forgotten().await {
+            let told = pressures == shown && self.is_said(&pressures).await;
+            if !told || now.duration_since(reported) >= REPORTED {
                 match self.register().await {
                     Ok(registered) => {
                         uid = registered;
@@ -246,10 +253,15 @@ impl Shared {
         list.into_iter().map(|condition| (condition.type_, condition.status)).collect()
     }
 
-    /// Whether someone removed the object, as a memory cluster that starts anew does.
-    async fn is_forgotten(&self) -> bool {
+    /// Whether the object says how the node is. It does not where someone removed it, as a memory cluster that starts
+    /// anew does, or gave the node up since nothing was heard of it.
+    async fn is_said(&self, conditions: &[(String, String)]) -> bool {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        matches!(nodes.get_metadata_opt(&self.name).await, Ok(None))
+        match nodes.get_opt(&self.name).await {
+            Ok(node) => node.is_some_and(|node| says(&node, conditions)),
+            // Nobody can tell, and nobody would take a report.
+            Err(_) => true,
+        }
     }
 
     async fn renew(&self, uid: &str) -> Result<(), kube::Error> {
@@ -336,5 +348,21 @@ mod tests {
         pressed[2] = "PIDPressure=True KubeletHasInsufficientPID: kubelet has insufficient PID available";
         let little = Left { memory: 1, disk: 1, disk_of: 100, processes: 999, processes_of: 1000 };
         check(Ability::Yes, little, pressed);
+    }
+
+    #[test]
+    fn a_node_notices_that_something_else_is_said_of_it() {
+        let pair = |kind: &str, status: &str| (kind.to_owned(), status.to_owned());
+        let own = [pair("DiskPressure", "False"), pair("Ready", "True")];
+        let check = |said: &[(&str, &str)], expected: bool| {
+            let said = said.iter().map(|(kind, status)| json!({"type": kind, "status": status}));
+            let node = json!({"metadata": {}, "status": {"conditions": said.collect::<Vec<_>>()}});
+            assert_eq!(says(&serde_json::from_value(node).unwrap(), &own), expected);
+        };
+        check(&[("DiskPressure", "False"), ("Ready", "True"), ("Another", "True")], true);
+        check(&[("DiskPressure", "Unknown"), ("Ready", "Unknown")], false);
+        check(&[("DiskPressure", "True"), ("Ready", "True")], false);
+        check(&[("Ready", "True")], false);
+        assert!(!says(&Node::default(), &own));
     }
 }
