@@ -6,6 +6,7 @@
 //!
 //! **Assumption.** Somebody else reaps what ends here: how a program ended is known by what it said and did.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -35,11 +36,6 @@ const ERROR: &str = "ERROR ";
 const QUOTED: &str = " near ";
 /// What a server says to a password that it does not know.
 const DENIED: &str = "ERROR 1045 ";
-
-/// Where a password is that `mariadb-upgrade` gives on to the programs that it starts. One that it reads it would write to
-/// a file on disk, and so that they read another one where there is a quote or a backslash in it. Nobody looks into the
-/// environment of a process but who may look into its memory.
-const GIVEN_ON: &str = "MYSQL_PWD";
 
 /// Whom to attend.
 pub(crate) struct Attended {
@@ -74,7 +70,7 @@ pub(crate) fn attend(attended: Attended) {
                         }
                         if marker.upgrading {
                             status.hear(Heard::Nothing, "its data is being upgraded");
-                            let upgraded = upgrade(&passwords, &volume, &mut marker);
+                            let upgraded = upgrade(&mut session, &passwords, &volume, &mut marker);
                             status.upgraded(upgraded.clone());
                             match upgraded {
                                 Ok(()) => tracing::info!(version = %marker.version, "the data is upgraded"),
@@ -162,6 +158,12 @@ impl Session {
         self.questions.as_mut().ok_or(())?.write_all(statements.as_bytes()).map_err(drop)
     }
 
+    /// Tells it, and hears that it was done.
+    fn do_by(&mut self, statements: &str) -> Result<(), ()> {
+        self.tell(statements)?;
+        self.ask().map(drop)
+    }
+
     /// The server's version, from the server.
     fn ask(&mut self) -> Result<Version, ()> {
         self.tell("SELECT VERSION();\n")?;
@@ -185,14 +187,20 @@ impl Session {
 }
 
 /// Brings what the server has of its own up to its version, and says on the volume that this is done.
-fn upgrade(passwords: &Passwords, volume: &Volume, marker: &mut Marker) -> Result<(), String> {
+fn upgrade(
+    session: &mut Session,
+    passwords: &Passwords,
+    volume: &Volume,
+    marker: &mut Marker,
+) -> Result<(), String> {
     if marker.flavour == Flavour::Mariadb {
         let program = "mariadb-upgrade";
         tracing::info!(version = %marker.version, "upgrades the data by {program}");
-        let (password, login) = passwords.apart().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command.arg(login.option()).arg("--silent").env(GIVEN_ON, password.expose());
-        let said = output(program, command)?;
+        let passing = passwords.passing().map_err(|error| error.to_string())?;
+        session.do_by(&passing.comes).map_err(|()| "the server takes no account to upgrade by")?;
+        let said = output(program, &[passing.login.option(), "--silent".into()]);
+        session.do_by(&passing.goes).map_err(|()| "the server keeps the account to upgrade by")?;
+        let said = said?;
         if !is_upgraded(&volume.data(), &marker.version) {
             return Err(format!("{program} did not come to its end: {said}"));
         }
@@ -214,11 +222,11 @@ fn is_upgraded(data: &Path, version: &Version) -> bool {
 }
 
 /// What a program has to say, in one line: MariaDB's complain on either side.
-fn output(program: &'static str, command: Command) -> Result<String, String> {
-    // With the command goes what else would hold the pipe open.
-    let start = move || -> io::Result<_> {
-        let (mut command, (said, says)) = (command, io::pipe()?);
-        command.stdin(Stdio::null()).stdout(says.try_clone()?).stderr(says);
+fn output(program: &'static str, arguments: &[OsString]) -> Result<String, String> {
+    let start = || -> io::Result<_> {
+        let (said, says) = io::pipe()?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(says.try_clone()?).stderr(says);
         Ok((command.spawn()?, said))
     };
     let (mut child, said) =
@@ -234,9 +242,8 @@ mod tests {
 
     #[test]
     fn what_a_tool_says_is_heard_on_either_side() {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "echo 'FATAL ERROR: no room'; echo; echo why >&2; exit 1"]);
-        assert_eq!(output("sh", shell).unwrap(), "FATAL ERROR: no room; why");
+        let words = ["-c", "echo 'FATAL ERROR: no room'; echo; echo why >&2; exit 1"].map(OsString::from);
+        assert_eq!(output("sh", &words).unwrap(), "FATAL ERROR: no room; why");
     }
 
     #[test]

@@ -26,6 +26,16 @@ pub(crate) struct Newer {
     user: Option<Secret>,
 }
 
+/// What a superuser is called who is there for a while.
+const PASSING: &str = "ballast-upgrade";
+
+/// A superuser who is there for a while.
+pub(crate) struct Passing {
+    pub(crate) login: Login,
+    pub(crate) comes: String,
+    pub(crate) goes: String,
+}
+
 impl Passwords {
     pub(crate) fn new(
         flavour: Flavour,
@@ -41,10 +51,18 @@ impl Passwords {
         &self.login
     }
 
-    /// The superuser's password, and how whoever has it is let in.
-    pub(crate) fn apart(&self) -> Result<(&Secret, Login), BackupError> {
-        let login = Login::without_password(&connection(self.flavour, "root", &self.superuser))?;
-        Ok((&self.superuser, login))
+    /// A superuser who is there for a while, and the statements by which it comes and goes, a line each: for a program
+    /// that writes the password that it is given to a file, and reads another one there where there is a quote in it.
+    pub(crate) fn passing(&self) -> Result<Passing, BackupError> {
+        let password = Secret::random()?;
+        let (user, identified) = (format!("'{PASSING}'@'localhost'"), mysql_text(password.expose()));
+        Ok(Passing {
+            login: login(self.flavour, PASSING, &password)?,
+            comes: format!(
+                "CREATE OR REPLACE USER {user} IDENTIFIED BY {identified}; GRANT ALL ON *.* TO {user} WITH GRANT OPTION;\n"
+            ),
+            goes: format!("DROP USER {user};\n"),
+        })
     }
 
     /// How the user is.
@@ -98,16 +116,12 @@ impl Passwords {
 }
 
 fn login(flavour: Flavour, user: &str, password: &Secret) -> Result<Login, BackupError> {
-    Login::new(&connection(flavour, user, password))
-}
-
-fn connection(flavour: Flavour, user: &str, password: &Secret) -> Connection {
-    Connection {
+    Login::new(&Connection {
         flavour,
         address: Address::Socket(PathBuf::from(SOCKET)),
         user: user.to_owned(),
         password: password.clone(),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -147,5 +161,18 @@ mod tests {
         assert!(passwords.newer(false).is_none());
         fs::remove_file(&root).unwrap();
         assert!(passwords.newer(false).is_none());
+    }
+
+    #[test]
+    fn who_is_there_for_a_while_comes_and_goes_in_a_line_each() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("root");
+        fs::write(&root, "it's").unwrap();
+        let passwords = Passwords::new(Flavour::Mariadb, Secret::read(&root).unwrap(), None).unwrap();
+        let passing = passwords.passing().unwrap();
+        let user = "'ballast-upgrade'@'localhost'";
+        assert!(passing.comes.starts_with(&format!("CREATE OR REPLACE USER {user} IDENTIFIED BY 'A-")));
+        assert!(passing.comes.ends_with(&format!("; GRANT ALL ON *.* TO {user} WITH GRANT OPTION;\n")));
+        assert_eq!(passing.goes, format!("DROP USER {user};\n"));
     }
 }

@@ -5,6 +5,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::backup::{BackupError, hex};
+
 /// No password is longer; a file that is was named by mistake.
 const LONGEST: u64 = 4096;
 
@@ -62,6 +66,14 @@ impl Secret {
         }
     }
 
+    /// One that nobody knows, with all that a server may want to see in one. No file holds it.
+    pub(crate) fn random() -> Result<Secret, BackupError> {
+        let mut bytes = [0; 24];
+        let random = SystemRandom::new().fill(&mut bytes);
+        random.map_err(|_| BackupError::Refused("there is no randomness for a password".to_owned()))?;
+        Ok(Secret { text: format!("A-{}", hex(&bytes)), file: PathBuf::new() })
+    }
+
     /// What its file holds by now, where that is another password.
     pub(crate) fn changed(&self) -> Option<Secret> {
         Secret::read(&self.file).ok().filter(|now| now.text != self.text)
@@ -111,6 +123,7 @@ mod tests {
                 (read, expected) => panic!("{read:?} instead of {expected:?}"),
             }
         }
+        assert_ne!(Secret::random().unwrap().expose(), Secret::random().unwrap().expose());
         assert!(Secret::read(Path::new("/nonexistent")).unwrap_err().to_string().ends_with("can't be read"));
     }
 }

@@ -7,11 +7,10 @@
 //!
 //! While the dump is read, it may do everything everywhere: what was made once under whatever rights can be made again.
 
-use ring::rand::{SecureRandom as _, SystemRandom};
-
 use super::error::BackupError;
-use super::manifest::{Definers, hex};
+use super::manifest::Definers;
 use super::tools::Tools;
+use crate::secret::Secret;
 use crate::sql::{mysql_pattern, mysql_text};
 
 /// Whatever the server is set to, a backslash escapes here.
@@ -24,7 +23,7 @@ pub(super) fn stand_in(wanted: &Definers, tools: &Tools<'_>) -> Result<Definers,
     lacking.retain(|account, _| !accounts.contains(account));
     let mut sql = PLAIN.to_owned();
     for account in lacking.keys() {
-        sql += &made(account, &password()?);
+        sql += &made(account, Secret::random()?.expose());
     }
     tools.rows(&sql)?;
     Ok(lacking)
@@ -66,14 +65,6 @@ fn name(account: &str) -> String {
     }
 }
 
-/// One that nobody knows, with all that a server may want to see in one.
-fn password() -> Result<String, BackupError> {
-    let mut bytes = [0; 24];
-    let random = SystemRandom::new().fill(&mut bytes);
-    random.map_err(|_| BackupError::Refused("there is no randomness for a password".to_owned()))?;
-    Ok(format!("A-{}", hex(&bytes)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +89,5 @@ mod tests {
                 "REVOKE ALL PRIVILEGES, GRANT OPTION FROM 'gone'@'%';\nGRANT ALL PRIVILEGES ON `a\\_b`.* TO 'gone'@'%';\n"
             )
         );
-        assert_ne!(password().unwrap(), password().unwrap());
     }
 }

@@ -13,9 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::digest::DigestError;
 use super::error::BackupError;
 use super::file::{Partial, name_at};
+use super::login::Connection;
 use super::manifest::{Manifest, Taken, Wording};
 use super::stop::Stop;
-use super::tools::{self, Connection, Tools};
+use super::tools::{self, Tools};
 use crate::process::Signals;
 
 /// How many may begin in the same second.

@@ -9,9 +9,10 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use super::error::{BackupError, on};
+use super::login::Connection;
 use super::manifest::sha256_of;
 use super::stop::Stop;
-use super::tools::{Connection, Tools};
+use super::tools::Tools;
 use crate::process::Signals;
 use crate::sql::mysql_text;
 

@@ -1,13 +1,11 @@
 //! The programs that a server comes with: its client and what dumps it.
 //!
-//! **What always holds.** Who and where the server is, and the password, are in a file in memory that only this user
-//! can open; nothing of it is an argument or in the environment. What people call things is quoted.
+//! **What always holds.** They are told who and where by a [`Login`]. What people call things is quoted.
 
 use std::ffi::OsString;
 use std::io::{self, Cursor, Read, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 
@@ -17,12 +15,11 @@ use nix::sys::signal::Signal;
 
 use super::digest::DigestError;
 use super::error::BackupError;
+use super::login::{Connection, Login};
 use super::manifest::{Definers, Wording};
 use super::stop::Stop;
 use crate::flavour::Flavour;
-use crate::memory::InMemory;
 use crate::process::{Ended, ProcessError};
-use crate::secret::Secret;
 use crate::version::Version;
 
 /// The longest complaint that is repeated, from its end.
@@ -30,36 +27,9 @@ const LONGEST_COMPLAINT: usize = 2048;
 /// How much of what a tool writes waits for us, so that it seldom has to.
 const PIPE: i32 = 1 << 20;
 
-/// Where a server is.
-#[derive(Clone, Debug)]
-pub enum Address {
-    /// By its name or number in the network.
-    Network {
-        /// Which machine.
-        host: String,
-        /// Which port.
-        port: u16,
-    },
-    /// On this machine.
-    Socket(PathBuf),
-}
-
-/// How to reach a server.
-#[derive(Debug)]
-pub struct Connection {
-    /// Which server it is.
-    pub flavour: Flavour,
-    /// Where it is.
-    pub address: Address,
-    /// Whom it knows us as.
-    pub user: String,
-    /// That user's password.
-    pub password: Secret,
-}
-
 /// What the tools of a flavour are called, and what only they understand.
-struct Dialect {
-    client: &'static str,
+pub(super) struct Dialect {
+    pub(super) client: &'static str,
     dump: &'static str,
     dump_arguments: &'static [&'static str],
     /// Whether the tool writes what it is to write as it is kept so that a column of text takes it.
@@ -124,7 +94,7 @@ fn is_data(database: &str) -> String {
     )
 }
 
-fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
+pub(super) fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
     match flavour {
         Flavour::Mariadb => Ok(Dialect {
             client: "mariadb",
@@ -145,44 +115,6 @@ fn dialect(flavour: Flavour) -> Result<Dialect, BackupError> {
         Flavour::Postgres | Flavour::Etcd => {
             Err(BackupError::Refused(format!("there are no backups of {flavour} yet")))
         }
-    }
-}
-
-/// Who and where, for a program of the server's to read.
-pub(crate) struct Login {
-    client: &'static str,
-    options: InMemory,
-}
-
-impl Login {
-    pub(crate) fn new(connection: &Connection) -> Result<Login, BackupError> {
-        let password = format!("password={}\n", quoted(connection.password.expose()));
-        Login::reading(connection, &(options(connection) + &password))
-    }
-
-    /// One that the password is to be added to, for a program that can't be given it so.
-    pub(crate) fn without_password(connection: &Connection) -> Result<Login, BackupError> {
-        Login::reading(connection, &options(connection))
-    }
-
-    fn reading(connection: &Connection, options: &str) -> Result<Login, BackupError> {
-        let client = dialect(connection.flavour)?.client;
-        let options = InMemory::of(options).map_err(|error| BackupError::Disk {
-            what: "can't write to",
-            path: "memory".into(),
-            error,
-        })?;
-        Ok(Login { client, options })
-    }
-
-    /// The client.
-    pub(crate) fn client(&self) -> &'static str {
-        self.client
-    }
-
-    /// The first argument.
-    pub(crate) fn option(&self) -> OsString {
-        format!("--defaults-file={}", self.options.path()).into()
     }
 }
 
@@ -547,31 +479,6 @@ pub(crate) fn complaint(mut from: impl Read) -> String {
 fn without_statement(said: &str) -> String {
     let (_, error) = said.split_at(said.rfind("ERROR ").unwrap_or(0));
     error.split(" near '").next().unwrap_or_default().to_owned()
-}
-
-/// The options that say who and where, but for the password.
-fn options(connection: &Connection) -> String {
-    let place = match &connection.address {
-        Address::Network { host, port } => format!("protocol=tcp\nhost={}\nport={port}\n", quoted(host)),
-        Address::Socket(path) => format!("protocol=socket\nsocket={}\n", quoted(&path.to_string_lossy())),
-    };
-    format!("[client]\nuser={}\n{place}", quoted(&connection.user))
-}
-
-/// A value as files of options have it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            letter => quoted.push(letter),
-        }
-    }
-    quoted + "\""
 }
 
 /// A value as the client prints it.

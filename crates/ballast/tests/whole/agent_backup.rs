@@ -314,7 +314,7 @@ fn the_password_is_in_memory_and_nowhere_else() {
     let read = |name: &str| fs::read_to_string(stage.path(name)).unwrap();
     assert_eq!(
         read("options"),
-        "[client]\nuser=\"root\"\nprotocol=tcp\nhost=\"mysql-shop\"\nport=3306\npassword=\"it's \\\"secret\\\" \\\\#\"\n"
+        "[client]\nuser=\"root\"\npassword=\"it's \\\"secret\\\" \\\\#\"\nprotocol=tcp\nhost=\"mysql-shop\"\nport=3306\n"
     );
     assert_eq!(read("mode"), "600\n");
     assert!(!read("seen").contains("secret"));

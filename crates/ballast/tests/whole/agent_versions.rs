@@ -148,6 +148,8 @@ impl Versions<'_> {
         self.new.serve("after", volume);
         let present = "SELECT COUNT(*) FROM `wei``rd ü`.prices";
         assert_eq!(self.new.asks(&self.new.name("after"), present), "2\n");
+        let passing = "SELECT COUNT(*) FROM mysql.user WHERE user = 'ballast-upgrade'";
+        assert_eq!(self.new.asks(&self.new.name("after"), passing), "0\n", "whom the tool worked as is gone");
     }
 
     /// The newer one opens the data where it is asked to, and only then. That its tool does not come to its end is said
