@@ -19,15 +19,15 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::mount::MountFlags;
-use rustix::process::{WaitOptions, WaitStatus};
+use rustix::process::WaitOptions;
 use serde::Serialize;
 
 use crate::attach::{self, Listener};
 use crate::birth::Standard;
-use crate::config::{ExecConfig, Exit};
+use crate::config::ExecConfig;
 use crate::error::StartError;
 use crate::keeper::{PATIENCE, listen, open_namespace};
-use crate::log::{Log, Output};
+use crate::log::Log;
 use crate::netlink::Netlink;
 use crate::process::{self, Process};
 use crate::protocol::{
@@ -35,11 +35,8 @@ use crate::protocol::{
 };
 use crate::spawn::{self, Among, Spawned};
 use crate::state::{self, InitRecord, RunningRecord};
+use crate::supervised::{Container, exit};
 use crate::wire;
-
-/// How many buffers of one output are read before others are looked at: more than a pipe holds, so that nothing
-/// is left in it when its container has ended.
-const TURNS: usize = 8;
 
 /// How long a connection that can't be accepted waits for the next try.
 const DEAF: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -184,19 +181,6 @@ struct Pending {
     client: UnixStream,
 }
 
-struct Container {
-    setup: Box<ContainerSetup>,
-    pid: i32,
-    host_pid: i32,
-    started: Timestamp,
-    log: Option<Log>,
-    outputs: Vec<(Output, OwnedFd)>,
-    input: Option<OwnedFd>,
-    waiters: Vec<UnixStream>,
-    attached: Vec<Listener>,
-    exit: Option<Exit>,
-}
-
 struct Exec {
     host_pid: i32,
     started: Timestamp,
@@ -204,7 +188,7 @@ struct Exec {
 }
 
 /// Says something to whoever asked; one who is gone does not matter.
-fn tell(client: &UnixStream, message: &impl Serialize, files: &[BorrowedFd<'_>]) {
+pub(crate) fn tell(client: &UnixStream, message: &impl Serialize, files: &[BorrowedFd<'_>]) {
     let _gone = wire::send(client, message, files);
 }
 
@@ -506,87 +490,6 @@ impl Pending {
             }
         }
     }
-}
-
-impl Container {
-    fn take_terminal(&mut self, terminal: OwnedFd) {
-        let _blocking = rustix::io::ioctl_fionbio(&terminal, true);
-        self.input = terminal.try_clone().ok();
-        self.outputs = vec![(Output::Out, terminal)];
-    }
-
-    /// Whether it has to wait for one who attached and has not taken all of what came before.
-    fn is_held_up(&self) -> bool {
-        self.attached.iter().any(Listener::is_behind)
-    }
-
-    /// Reads and passes on what the container has written.
-    fn take_output(&mut self) {
-        self.attached.retain_mut(Listener::pass_on);
-        if !self.is_held_up() {
-            self.read_output();
-            self.attached.retain_mut(Listener::pass_on);
-        }
-    }
-
-    /// Reads what the container has written, as much as is there.
-    fn read_output(&mut self) {
-        let mut buffer = [0u8; 16 * 1024];
-        let Self { outputs, log, attached, .. } = self;
-        outputs.retain(|(output, fd)| {
-            // Others wait too; a container that never stops writing has its turn again soon.
-            let mut turns = TURNS;
-            loop {
-                match rustix::io::read(fd, &mut buffer) {
-                    Ok(0) => return false,
-                    Ok(length) => {
-                        let bytes = &buffer[..length];
-                        if let Some(log) = log {
-                            // A full disk loses lines, not the container.
-                            let _full = log.write(*output, bytes, Timestamp::now());
-                        }
-                        attached.iter_mut().for_each(|listener| listener.say(*output, bytes));
-                        turns -= 1;
-                        if length < buffer.len() || turns == 0 {
-                            return true;
-                        }
-                    }
-                    Err(rustix::io::Errno::AGAIN) => return true,
-                    Err(rustix::io::Errno::INTR) => {}
-                    // A terminal whose last program is gone says so with an error.
-                    Err(_) => return false,
-                }
-            }
-        });
-    }
-
-    fn ended(&mut self, status: WaitStatus, now: Timestamp, among_others: bool) {
-        if among_others {
-            // Elsewhere the kernel ends what is left with the container's PID 1.
-            let _none_left = process::kill_group(self.pid);
-            self.setup.group.kill();
-        }
-        self.read_output();
-        std::mem::take(&mut self.attached).into_iter().for_each(Listener::finish);
-        if let Some(log) = &mut self.log {
-            let _full = log.finish(now);
-        }
-        let exit = exit(status, self.setup.group.out_of_memory(), self.started, now);
-        let _full = state::write(&self.setup.directory.join("exit.json"), &exit);
-        for waiter in std::mem::take(&mut self.waiters) {
-            tell(&waiter, &Ended::Exit(exit.clone()), &[]);
-        }
-        self.exit = Some(exit);
-        self.outputs.clear();
-        self.input = None;
-        self.log = None;
-    }
-}
-
-fn exit(status: WaitStatus, oom_killed: bool, started: Timestamp, finished: Timestamp) -> Exit {
-    let signal = status.terminating_signal();
-    let code = signal.map_or_else(|| status.exit_status().unwrap_or(255), |signal| 128 + signal);
-    Exit { code, signal, oom_killed, started, finished }
 }
 
 fn does_not_run(container: &str) -> io::Error {

@@ -62,6 +62,7 @@ mod protocol;
 mod rootfs;
 mod spawn;
 mod state;
+mod supervised;
 mod sweep;
 mod wire;
 

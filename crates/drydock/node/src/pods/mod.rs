@@ -2,6 +2,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod decide;
+pub(crate) mod hooks;
 pub(crate) mod observed;
 pub(crate) mod phase;
 pub(crate) mod ports;

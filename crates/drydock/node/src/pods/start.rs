@@ -10,9 +10,10 @@ use std::time::Duration;
 use drydock_images::{Pull, Reference, Resolved};
 use drydock_sandbox as sandbox;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, LifecycleHandler, PodSpec, Probe};
-use tokio::sync::{mpsc, watch};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Probe};
+use tokio::sync::watch;
 
+use super::hooks::run_hook;
 use super::observed::{Blocked, Ended, ImageState, Restart, Sandbox, State, is_sidecar};
 use super::record::{ContainerNote, Note, container_id, shown_id};
 use super::worker::{Told, Worker};
@@ -20,8 +21,7 @@ use crate::container::build::{Materials, Refused, build, pod_limits};
 use crate::container::{environment, fields::Place, naming};
 use crate::events::Kind;
 use crate::probes;
-use crate::probes::ask::{self, Bad, Target};
-use crate::probes::page;
+use crate::probes::ask::Target;
 use crate::volumes::{VolumeError, payload};
 use crate::{Shared, logs, volumes};
 
@@ -553,30 +553,6 @@ fn probes_of(container: &Container) -> Vec<(probes::tracker::Kind, Probe)> {
     .into_iter()
     .filter_map(|(kind, probe)| probe.clone().map(|probe| (kind, probe)))
     .collect()
-}
-
-/// Does what a hook says, for as long as that takes: whoever has less time ends the container with it.
-pub(super) async fn run_hook(
-    target: &Target,
-    hook: &LifecycleHandler,
-    tell: &mpsc::UnboundedSender<Told>,
-) -> Result<(), String> {
-    if let Some(action) = &hook.exec {
-        return ask::exec(target, action, Duration::MAX).await.map_err(Bad::into_words);
-    }
-    if let Some(action) = &hook.http_get {
-        if let Some(address) = page::visit(target, action).await.map_err(Bad::into_words)? {
-            let _gone = tell.send(Told::HookInTheClear { address });
-        }
-        return Ok(());
-    }
-    if let Some(sleep) = &hook.sleep {
-        let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
-        return Ok(());
-    }
-    // The API takes a socket too, and a kubelet has never connected to one.
-    Err("invalid handler".to_owned())
 }
 
 /// An empty file that everyone may write to.

@@ -10,10 +10,10 @@ use drydock_sandbox as sandbox;
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStateTerminated};
 
 use super::decide::Stopping;
+use super::hooks::run_hook;
 use super::observed::{Ended, ImageState, Sandbox, State, Unhealthy};
 use super::record::{ContainerNote, shown_id};
 use super::signals;
-use super::start::run_hook;
 use super::worker::{Told, Worker};
 use crate::events::Kind;
 use crate::logs;
