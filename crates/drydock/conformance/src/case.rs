@@ -19,9 +19,10 @@
 //! namespace. `until POINTER = VALUE` repeats the request until the answer has it; `show` compares
 //! only these [pointers](crate::look). Both may be left out. A body is YAML or, where a header says so, anything.
 //!
-//! Two methods are no HTTP. `EXEC POD-PATH[?container=NAME]` runs the command that the body lists, with what a
-//! header `Stdin` says as its input; `FORWARD POD-PATH:PORT` sends the body as a line to a port and reads until the
-//! other side closes. A case whose first line ends in `needs a node.` is played only where pods run.
+//! Three methods are no HTTP. `EXEC POD-PATH[?container=NAME]` runs the command that the body lists, with what a
+//! header `Stdin` says as its input; `ATTACH POD-PATH[?container=NAME]` joins what the container itself runs, with
+//! such a header as its input; `FORWARD POD-PATH:PORT` sends the body as a line to a port and reads until the other
+//! side closes. A case whose first line ends in `needs a node.` is played only where pods run.
 
 /// A request and the answer it must get.
 #[derive(Debug, Clone, PartialEq, Eq)]

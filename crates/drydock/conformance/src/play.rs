@@ -175,6 +175,7 @@ impl<'a> Run<'a> {
         loop {
             let (code, text) = match step.method.as_str() {
                 "EXEC" => self.exec(&step.name, &path, &headers, &body).await?,
+                "ATTACH" => self.attach(&step.name, &path, &headers).await?,
                 "FORWARD" => self.forward(&step.name, &path, &body).await?,
                 method => {
                     let (code, text) = self.send(&step.name, method, &path, &headers, body.clone()).await?;

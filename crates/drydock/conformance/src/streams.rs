@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::AttachParams;
+use kube::api::{AttachParams, AttachedProcess};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -25,36 +25,31 @@ impl Run<'_> {
         body: &str,
     ) -> Result<(String, String), PlayError> {
         let command: Vec<String> = serde_saphyr::from_str(body).map_err(|error| fail(step, error))?;
-        let (path, container) = path.split_once("?container=").unwrap_or((path, ""));
-        let input = headers.iter().find(|(name, _)| name == "Stdin").map(|(_, value)| value.as_str());
-        let mut parameters = AttachParams::default().stdin(input.is_some());
-        if !container.is_empty() {
-            parameters = parameters.container(container);
-        }
-        let (pods, name) = self.pod(path);
+        let (pods, name, parameters, input) = self.container(path, headers);
         let running = async {
-            let mut process = match pods.exec(&name, command, &parameters).await {
-                Ok(process) => process,
-                Err(error) => return Ok(refused(&error)),
-            };
-            let status = process.take_status();
-            if let (Some(mut stdin), Some(input)) = (process.stdin(), input) {
-                stdin.write_all(input.as_bytes()).await?;
-                stdin.shutdown().await?;
+            match pods.exec(&name, command, &parameters).await {
+                Ok(process) => followed(process, input).await,
+                Err(error) => Ok(refused(&error)),
             }
-            let (out, err) = tokio::try_join!(all(process.stdout()), all(process.stderr()))?;
-            let mut status = match status {
-                Some(status) => serde_json::to_value(status.await)?,
-                None => Value::Null,
-            };
-            if let Some(fields) = status.as_object_mut() {
-                // What every Status has.
-                fields.retain(|name, _| !["apiVersion", "kind", "metadata"].contains(&name.as_str()));
-            }
-            let answer = json!({"stdout": out, "stderr": err, "status": status});
-            Ok::<_, Refused>(("ended".to_owned(), answer.to_string()))
         };
         within(step, running).await
+    }
+
+    /// Joins what a container itself runs: what it wrote where until it ended.
+    pub(crate) async fn attach(
+        &self,
+        step: &str,
+        path: &str,
+        headers: &[(String, String)],
+    ) -> Result<(String, String), PlayError> {
+        let (pods, name, parameters, input) = self.container(path, headers);
+        let joined = async {
+            match pods.attach(&name, &parameters).await {
+                Ok(process) => followed(process, input).await,
+                Err(error) => Ok(refused(&error)),
+            }
+        };
+        within(step, joined).await
     }
 
     /// Sends a line to a port of a pod, and gives what comes back until the other side has no more to say.
@@ -93,6 +88,22 @@ impl Run<'_> {
         within(step, talking).await
     }
 
+    /// `POD-PATH[?container=NAME]`, and what the headers say is its input.
+    fn container<'a>(
+        &self,
+        path: &str,
+        headers: &'a [(String, String)],
+    ) -> (Api<Pod>, String, AttachParams, Option<&'a str>) {
+        let (path, container) = path.split_once("?container=").unwrap_or((path, ""));
+        let input = headers.iter().find(|(name, _)| name == "Stdin").map(|(_, value)| value.as_str());
+        let mut parameters = AttachParams::default().stdin(input.is_some());
+        if !container.is_empty() {
+            parameters = parameters.container(container);
+        }
+        let (pods, name) = self.pod(path);
+        (pods, name, parameters, input)
+    }
+
     /// `/api/v1/namespaces/NAMESPACE/pods/NAME`
     fn pod(&self, path: &str) -> (Api<Pod>, String) {
         let parts: Vec<&str> = path.split('/').collect();
@@ -102,6 +113,26 @@ impl Run<'_> {
             parts.last().copied().unwrap_or_default().to_owned(),
         )
     }
+}
+
+/// Gives a program its input, and waits for its end: how it ended, and what it wrote where.
+async fn followed(mut process: AttachedProcess, input: Option<&str>) -> Result<(String, String), Refused> {
+    let status = process.take_status();
+    if let (Some(mut stdin), Some(input)) = (process.stdin(), input) {
+        stdin.write_all(input.as_bytes()).await?;
+        stdin.shutdown().await?;
+    }
+    let (out, err) = tokio::try_join!(all(process.stdout()), all(process.stderr()))?;
+    let mut status = match status {
+        Some(status) => serde_json::to_value(status.await)?,
+        None => Value::Null,
+    };
+    if let Some(fields) = status.as_object_mut() {
+        // What every Status has.
+        fields.retain(|name, _| !["apiVersion", "kind", "metadata"].contains(&name.as_str()));
+    }
+    let answer = json!({"stdout": out, "stderr": err, "status": status});
+    Ok(("ended".to_owned(), answer.to_string()))
 }
 
 async fn within<T>(step: &str, work: impl Future<Output = Result<T, Refused>>) -> Result<T, PlayError> {
