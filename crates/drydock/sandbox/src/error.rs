@@ -127,7 +127,8 @@ impl StartError {
 }
 
 /// What the kernel said, without the number that Rust adds.
-pub(crate) fn words(error: &io::Error) -> String {
+#[must_use]
+pub fn words(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error") {
         Some(at) => text[..at].to_lowercase(),

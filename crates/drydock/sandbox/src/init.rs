@@ -126,12 +126,12 @@ fn record(setup: &PodSetup, node_network: &OwnedFd) -> io::Result<()> {
     state::write(&setup.directory.join("init.json"), &record)
 }
 
-/// POSIX' shared memory is files, which no IPC namespace divides: each pod has a place of its own for them, of the size
-/// that containerd gives.
+/// POSIX' shared memory is files, which no IPC namespace divides: each pod has a place of its own for them, of the name and
+/// size that containerd gives.
 fn shared_memory(path: &Path) -> io::Result<()> {
     std::fs::create_dir(path)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, c"mode=1777,size=65536k")?)
+    Ok(rustix::mount::mount("shm", path, "tmpfs", flags, c"mode=1777,size=65536k")?)
 }
 
 fn network(setup: &PodNetwork, node: &Netlink) -> io::Result<()> {

@@ -72,7 +72,7 @@ pub use config::{
 };
 pub use container::{Attached, Container, Exec, Piece, Reader, Streams, Terminal};
 pub use enter::{EnterError, Entered, Entry, Users, enter, hook};
-pub use error::{Error, StartError};
+pub use error::{Error, StartError, words};
 pub use host::{Host, Network, Options};
 pub use identity::{Capabilities, User};
 pub use pod::Pod;

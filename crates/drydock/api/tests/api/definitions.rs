@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use drydock_store::{Change, Draft, Expect, Facets, Key, Options, Page, Range, Revision, Store};
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -376,10 +377,10 @@ async fn no_object_outlives_its_definition() {
         let mut definitions = cluster.watch(&format!("{CRDS}?watch=1")).await;
         cluster.abandon(&format!("DELETE {CRDS}/probes.api.example.com"), "");
         // Now the mark of the deletion is being written, and nobody sees it yet. What comes now is written after it,
-        // and so large that the definition is found empty meanwhile.
+        // and so large that the definition is found empty meanwhile. Where that was written at once, it is refused.
         tokio::task::yield_now().await;
-        cluster
-            .abandon(&format!("POST {PROBES}"), probe(json!({"version": "x".repeat(2 << 20)})).to_string());
+        let large = probe(json!({"version": "x".repeat(2 << 20)})).to_string();
+        let _refused = cluster.send(&format!("POST {PROBES}"), large).now_or_never();
         definitions.until(GONE).await;
         let empty = async {
             while !cluster.api.store().list(&range, Page::default()).unwrap().items.is_empty() {

@@ -28,6 +28,8 @@ const KILL: i32 = 9;
 const LEAST: Duration = Duration::from_secs(2);
 /// How much of a termination message is kept, and of a log that stands for it: the end of either.
 const WORDS: u64 = 4096;
+/// How much the messages of all containers of a pod may be together: each has its part, and is cut where that ends.
+const ALL_WORDS: usize = 12 * 1024;
 const LOG_WORDS: usize = 2048;
 const LOG_LINES: usize = 80;
 /// How much of a log is read for that: lines of the longest kind, with their times.
@@ -244,7 +246,16 @@ impl Worker {
         if words.is_empty() && code != 0 && policy.as_deref() == Some("FallbackToLogsOnError") {
             words = log_end(&logs::file(&self.shared.logs, &self.pod, name, restart));
         }
+        words.truncate(words.floor_char_boundary(ALL_WORDS / self.containers().max(1)));
         words
+    }
+
+    /// How many containers the pod has, of whatever sort.
+    fn containers(&self) -> usize {
+        let Some(spec) = &self.pod.spec else { return 0 };
+        let started_first = spec.init_containers.as_ref().map_or(0, Vec::len);
+        let beside = spec.ephemeral_containers.as_ref().map_or(0, Vec::len);
+        spec.containers.len() + started_first + beside
     }
 
     /// Takes from the API what only it remembers: how often containers were started, and how they ended before.

@@ -134,9 +134,7 @@ pub(super) async fn dial(
     match tokio::time::timeout(timeout, target.pod.dial(address)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(sandbox::Error::Machine { source, .. })) => {
-            let text = source.to_string().to_lowercase();
-            let text = text.split(" (os error").next().unwrap_or_default();
-            Err(format!("dial tcp {address}: connect: {text}"))
+            Err(format!("dial tcp {address}: connect: {}", sandbox::words(&source)))
         }
         Ok(Err(error)) => Err(format!("dial tcp {address}: {error}")),
         Err(_) => Err(format!("dial tcp {address}: i/o timeout")),

@@ -122,16 +122,23 @@ pub(crate) async fn attach(
     query: &Query,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {
-    let container = running(shared, namespace, pod, container)?;
+    // Who wants to join one that has ended is let in first, and told then.
+    let missing =
+        format!("unable to upgrade connection: container {container} not found in pod {pod}_{namespace}");
+    let container = running(shared, namespace, pod, container);
     let files = Files::of(query)?;
     let (response, _, socket) = websocket::accept(request, &PROTOCOLS)?;
     tokio::spawn(async move {
         let Some(socket) = socket.await else { return };
         let (mut incoming, outgoing) = split(socket);
-        let mut attached = match container.attach().await {
+        let attached = match container {
+            Ok(container) => container.attach().await.map_err(|error| detached(Err(error))),
+            Err(_) => Err(failure(&missing)),
+        };
+        let mut attached = match attached {
             Ok(attached) => attached,
-            Err(error) => {
-                outgoing.send(ERROR, detached(Err(error)).to_string().as_bytes()).await;
+            Err(status) => {
+                outgoing.send(ERROR, status.to_string().as_bytes()).await;
                 outgoing.close().await;
                 return;
             }

@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use drydock_sandbox::{Mount, MountKind};
+use drydock_sandbox::{Mount, MountKind, words};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, HostPathVolumeSource, Pod, Volume};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -133,11 +133,14 @@ fn host_path(host: &HostPathVolumeSource, fresh: bool) -> Result<PathBuf, String
     if !fresh && !wanted.is_empty() {
         return Ok(path);
     }
-    let words = |error: io::Error| error.to_string();
+    let failed = |what| {
+        let path = path.display().to_string();
+        move |error: io::Error| format!("{what} {path}: {}", words(&error))
+    };
     if wanted == "DirectoryOrCreate" && !path.exists() {
-        fs::create_dir_all(&path).map_err(words)?;
+        fs::create_dir_all(&path).map_err(failed("mkdir"))?;
     } else if wanted == "FileOrCreate" && !path.exists() {
-        fs::File::create(&path).map_err(words)?;
+        fs::File::create(&path).map_err(failed("open"))?;
     }
     type Fits = fn(&fs::FileType) -> bool;
     let (name, fits): (_, Fits) = match wanted {
@@ -149,7 +152,7 @@ fn host_path(host: &HostPathVolumeSource, fresh: bool) -> Result<PathBuf, String
         "" => {
             // Where no type is said, what is missing is made, as container runtimes do.
             if !path.exists() {
-                fs::create_dir_all(&path).map_err(words)?;
+                fs::create_dir_all(&path).map_err(failed("mkdir"))?;
             }
             return Ok(path);
         }
