@@ -162,11 +162,31 @@ pub(crate) fn jobs(view: &View<MySQL>) -> Vec<String> {
 
 /// What is said of a Job that can't have a record, which is called as its Job is.
 pub(crate) fn unrecorded(view: &View<MySQL>) -> Option<Trouble> {
-    let name = all_jobs(view).into_iter().find(|name| !is_label(name, MAX_BACKUP_NAME))?;
+    let (name, why) = all_jobs(view).into_iter().find_map(|name| {
+        let why = if is_label(&name, MAX_BACKUP_NAME) {
+            format!("the MySQLBackup {name} {}", speaks_of_another(view, &name)?)
+        } else {
+            BACKUP_NAME_MESSAGE.to_owned()
+        };
+        Some((name, why))
+    })?;
     let message = format!(
-        "what comes of the Job {name} is not recorded: {BACKUP_NAME_MESSAGE}. Delete it, and make one by another name"
+        "what comes of the Job {name} is not recorded: {why}. Delete it, and make one by another name"
     );
     Some(Trouble::new("JobNotRecorded", message))
+}
+
+/// Of what the record speaks that is called as a Job is, where it is not that Job.
+fn speaks_of_another(view: &View<MySQL>, name: &str) -> Option<String> {
+    let record = view.children.get::<MySQLBackup>(name)?.ok()?;
+    if record.spec.instance != view.name() {
+        return Some(format!("is of {}", record.spec.instance));
+    }
+    let job = view.children.get::<Job>(name)?.ok()?;
+    let made = |time: Option<Time>| time.map(|time| time.0);
+    // A record is made after its Job, by the same clock.
+    let earlier = made(record.metadata.creation_timestamp)? < made(job.metadata.creation_timestamp)?;
+    earlier.then(|| "is of an earlier Job of that name".to_owned())
 }
 
 fn all_jobs(view: &View<MySQL>) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! What a Job and its pods show.
 
-use ballast_operator::{Trouble, View, pod};
+use ballast_operator::{KindRef, Trouble, View, pod};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::{Job, JobCondition},
@@ -62,13 +62,13 @@ fn failed(job: &Job) -> Option<&JobCondition> {
     conditions.find(|condition| condition.type_ == "Failed" && condition.status == "True")
 }
 
-/// The pods of a Job, the last that ended last.
+/// The pods of the Job that has this name now, the last that ended last. Those of an earlier one may still be there, and
+/// speak of something else.
 pub(crate) fn pods<R: Resource<DynamicType = ()>>(view: &View<R>, job: &str) -> Vec<Pod> {
+    let Some(job) = view.children.object(&KindRef::of::<Job>(), job) else { return Vec::new() };
     let of_job = |pod: &Pod| {
-        let owners = pod.metadata.owner_references.iter().flatten();
-        owners
-            .into_iter()
-            .any(|owner| owner.kind == "Job" && owner.name == job && owner.controller == Some(true))
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == job.uid())
     };
     let mut pods: Vec<Pod> = view.children.list();
     pods.retain(of_job);

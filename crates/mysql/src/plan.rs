@@ -1,5 +1,7 @@
 //! From what is seen to what is done. Reads like the runbook it replaces.
 
+use std::sync::Arc;
+
 use ballast_operator::{
     Answers, Effect, EventType, KindRef, Material, Object, Operator as _, Plan, Standing, Taken, Trouble,
     View, compare, resources::parse,
@@ -35,7 +37,7 @@ pub(crate) fn plan(operator: &MySQLOperator, view: &View<MySQL>, answers: &Answe
         Err(problems) => status::wait_for_a_better_spec(&mut plan, view, &problems),
         Ok(instance) if instance.paused => {
             let still = ("Paused", "nothing is changed while spec.paused is true");
-            stand_still(&mut plan, view, &instance, answers, still, None);
+            stand_still(&mut plan, view, &instance, answers, still, losing_the_volume(view));
         }
         Ok(instance) => bring_about(&mut plan, operator, view, &instance, answers),
     }
@@ -78,6 +80,10 @@ fn bring_about(
     if retire::served(view) && !has_data_claim(view) {
         return miss_the_volume(plan, view, instance);
     }
+    if let Some(trouble) = losing_the_volume(view) {
+        let still = (trouble.reason, "nothing is changed, for a new pod would find no volume");
+        return stand_still(plan, view, instance, answers, still, Some(trouble));
+    }
     hold(plan);
     keep_passwords(plan, view, instance);
     keep_volumes(plan, view, instance);
@@ -93,11 +99,7 @@ fn bring_about(
     configure(plan, operator, view, instance, &target, &health, &script);
     back_up(plan, operator, view, instance, &target, live.is_some());
     let growing = grow(plan, view, instance);
-    let trouble = server::trouble(view, instance, &target, &health).or_else(|| match &script {
-        Script::Failed(trouble) | Script::Absent { trouble, .. } => Some(trouble.clone()),
-        _ => None,
-    });
-    let trouble = trouble.or_else(|| backups::unrecorded(view));
+    let trouble = trouble(view, instance, &target, &health, &script);
     let mut report = status::of_server(view, &target, &health, &script, growing, trouble);
     // Of a volume that is yet to be made nobody can say what is on it.
     report.status.restored_from = restored.filter(|_| has_data_claim(view)).or(report.status.restored_from);
@@ -128,9 +130,7 @@ fn stand_still(
     let script = configure::script(view, instance);
     // The CronJob goes on, and what it makes is proved like any other.
     backups::record(plan, view);
-    let trouble = trouble
-        .or_else(|| server::trouble(view, instance, &target, &health))
-        .or_else(|| backups::unrecorded(view));
+    let trouble = trouble.or_else(|| self::trouble(view, instance, &target, &health, &script));
     let mut report = status::of_server(view, &target, &health, &script, None, trouble);
     report.progressing = (false, reason, why.to_owned());
     report.add(plan, view, instance);
@@ -138,6 +138,23 @@ fn stand_still(
         Effect::LookAgain(server::freshness(view)),
         "whether a server serves is known only by asking it",
     );
+}
+
+/// What is wrong, the worst first.
+fn trouble(
+    view: &View<MySQL>,
+    instance: &Instance,
+    target: &Target,
+    health: &Health,
+    script: &Script,
+) -> Option<Trouble> {
+    let of_script = || match script {
+        Script::Failed(trouble) | Script::Absent { trouble, .. } => Some(trouble.clone()),
+        _ => None,
+    };
+    server::trouble(view, instance, target, health)
+        .or_else(of_script)
+        .or_else(|| backups::unrecorded(view))
 }
 
 fn live(view: &View<MySQL>) -> Option<StatefulSet> {
@@ -195,8 +212,23 @@ fn keep_passwords(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
 }
 
 fn has_data_claim(view: &View<MySQL>) -> bool {
-    let name = desired::data_claim_name(view.name());
-    view.children.object(&KindRef::of::<PersistentVolumeClaim>(), &name).is_some()
+    data_claim(view).is_some()
+}
+
+fn data_claim(view: &View<MySQL>) -> Option<&Arc<Object>> {
+    view.children.object(&KindRef::of::<PersistentVolumeClaim>(), &desired::data_claim_name(view.name()))
+}
+
+/// Somebody deleted the volume under a server, and it goes with the last pod that has it.
+fn losing_the_volume(view: &View<MySQL>) -> Option<Trouble> {
+    data_claim(view).filter(|claim| claim.is_being_deleted() && retire::served(view))?;
+    let (name, claim) = (view.name(), desired::data_claim_name(view.name()));
+    let message = format!(
+        "the PersistentVolumeClaim {claim} is being deleted, and goes, with the data, as soon as its pod does: restart nothing. \
+         A deletion can't be taken back: make a MySQLBackup of {name} and another MySQL with restoreFrom, or delete the MySQL \
+         {name}, of which a last backup is made"
+    );
+    Some(Trouble::new("VolumeGoing", message))
 }
 
 /// An empty volume in the place of one that is lost would look like all is well. Who wants it says so; then what is known
@@ -214,6 +246,7 @@ fn miss_the_volume(plan: &mut Plan, view: &View<MySQL>, instance: &Instance) {
             .add(plan, view, instance);
     }
     retire::remove_job(plan, view, &desired::script_name(name), "what it configured is gone");
+    retire::remove_job(plan, view, &desired::restore_name(name), "what it restored is gone");
     let note = format!("begins with an empty volume in the place of the lost one: {START_EMPTY} is true");
     plan.event(EventType::Warning, "StartsEmpty", "Reconcile", note, "people should know of it");
     let mut report = Report::before(view, "Starting", "Starting", "it begins with an empty volume");

@@ -36,13 +36,18 @@ pub(crate) enum Restore {
 pub(crate) fn restore(view: &View<MySQL>, instance: &Instance) -> Restore {
     let Some(from) = &instance.restore else { return Restore::Done(None) };
     let what = describe(from);
-    let served = view.children.get::<StatefulSet>(&desired::server_name(&instance.name)).is_some();
     let told = view.resource.status.as_ref().and_then(|status| status.restored_from.as_ref());
-    if served || told.is_some() {
+    if told.is_some() {
         return Restore::Done(Some(what));
     }
     let name = desired::restore_name(&instance.name);
-    if let Some(Ok(job)) = view.children.get::<Job>(&name) {
+    let job = view.children.get::<Job>(&name).and_then(Result::ok);
+    if view.children.get::<StatefulSet>(&desired::server_name(&instance.name)).is_some() {
+        // There is no server before it is done; but one may have begun empty since, where the volume was lost.
+        let done = job.is_some_and(|job| jobs::progress(&job) == Progress::Complete);
+        return Restore::Done(done.then_some(what));
+    }
+    if let Some(job) = job {
         let pods = jobs::pods(view, &name);
         return match jobs::progress(&job) {
             Progress::Running => running(view, instance, &what, &pods),

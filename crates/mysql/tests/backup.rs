@@ -50,7 +50,7 @@ kind: Pod
 metadata:
   name: now-x
   labels: {{batch.kubernetes.io/job-name: now}}
-  ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: now, uid: j, controller: true}}]
+  ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: now, controller: true}}]
 status:
   containerStatuses:
   - name: mysql
@@ -143,10 +143,21 @@ fn complete_is_what_the_pod_proved() {
 }
 
 #[test]
+fn what_a_pod_of_an_earlier_job_proved_is_no_proof() {
+    let mut stage = asked();
+    let earlier = ended(0, &good()).replace("name: now, controller", "name: now, uid: earlier, controller");
+    stage.meanwhile(&earlier).rest();
+    assert_eq!(stage.condition("Ready"), "False Running: the backup is being made");
+    stage.meanwhile(&job("Failed")).rest();
+    assert!(stage.condition("Ready").starts_with("False BackupFailed"), "{}", stage.condition("Ready"));
+}
+
+#[test]
 fn with_its_volume_it_is_complete_no_longer() {
     let mut stage = asked();
     stage.meanwhile(&ended(0, &good())).rest();
     assert!(stage.condition("Ready").starts_with("True Complete"), "{}", stage.condition("Ready"));
+    assert!(stage.plan().look_again().is_some(), "nobody tells it that the volume goes");
     stage.lose("PersistentVolumeClaim", "backup-pvc-shop").rest();
     let said = "VolumeGone: it was complete, and the PersistentVolumeClaim backup-pvc-shop that its file was on is gone";
     assert_eq!(stage.condition("Ready"), format!("False {said}"));
@@ -182,7 +193,7 @@ fn a_manifest_with_another_checksum_is_not_believed() {
 fn a_pod_that_can_not_start_is_told() {
     let mut stage = asked();
     let waiting = "{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0', imageID: '', state: {waiting: {reason: ImagePullBackOff}}}";
-    stage.meanwhile(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: now-x, labels: {{batch.kubernetes.io/job-name: now}}, ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: now, uid: j, controller: true}}]}}, status: {{containerStatuses: [{waiting}]}}}}"));
+    stage.meanwhile(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: now-x, labels: {{batch.kubernetes.io/job-name: now}}, ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: now, controller: true}}]}}, status: {{containerStatuses: [{waiting}]}}}}"));
     assert_eq!(
         stage.rest().condition("Degraded"),
         "True ImagePullFailed: the backup is not begun yet: 1 of 1 pods fail: now-x: the image mysql:8.0 can't be pulled; \

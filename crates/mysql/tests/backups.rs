@@ -58,6 +58,30 @@ fn a_job_whose_name_no_record_can_have_is_told_and_holds_nothing_up() {
 }
 
 #[test]
+fn a_job_whose_name_another_record_has_is_told() {
+    let made = |at: &str| JOB.replace("  labels:", &format!("  creationTimestamp: '{at}'\n  labels:"));
+    let record = backup("manual-backup", "Requested", "2030-01-01T02:00:00Z", COMPLETE);
+    for (record, at, why) in [
+        (record.clone(), "2030-01-01T02:00:00Z", None),
+        (record.clone(), "2030-01-01T02:00:01Z", Some("is of an earlier Job of that name")),
+        (record.replace("instance: shop,", "instance: other,"), "2030-01-01T02:00:00Z", Some("is of other")),
+    ] {
+        let stage = settled(&format!("{record}\n---\n{}", made(at)));
+        let said = stage.condition("Degraded");
+        match why {
+            None => assert!(said.starts_with("False"), "{said}"),
+            Some(why) => assert_eq!(
+                said,
+                format!(
+                    "True JobNotRecorded: what comes of the Job manual-backup is not recorded: the MySQLBackup manual-backup \
+                     {why}. Delete it, and make one by another name"
+                )
+            ),
+        }
+    }
+}
+
+#[test]
 fn the_last_backup_is_the_last_complete_one() {
     let mut stage = settled(&backup("one", "Scheduled", "2030-01-01T02:00:00Z", COMPLETE));
     assert!(stage.status().contains("lastBackup: \"2030-01-01T02:00:00Z\""), "{}", stage.status());

@@ -94,7 +94,7 @@ fn before_anything_else_the_other_version_is_looked_for() {
 fn a_version_that_is_not_to_be_had_leaves_the_server_as_it_is() {
     let mut stage = settled("");
     stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0.999'}}").rest();
-    stage.meanwhile("{apiVersion: v1, kind: Pod, metadata: {name: mysql-version-shop-x, labels: {mysql-instance: shop}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: mysql-version-shop, uid: j, controller: true}]}, status: {containerStatuses: [{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0.999', imageID: '', state: {waiting: {reason: ImagePullBackOff}}}]}}");
+    stage.meanwhile("{apiVersion: v1, kind: Pod, metadata: {name: mysql-version-shop-x, labels: {mysql-instance: shop}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: mysql-version-shop, controller: true}]}, status: {containerStatuses: [{name: mysql, ready: false, restartCount: 0, image: 'mysql:8.0.999', imageID: '', state: {waiting: {reason: ImagePullBackOff}}}]}}");
     assert_eq!(
         stage.rest().condition("Degraded"),
         "True VersionNotAvailable: there is no MySQL 8.0.999 to be had from mysql:8.0.999, so the server is left as it is: \

@@ -213,6 +213,51 @@ fn a_volume_that_is_lost_is_not_replaced_by_an_empty_one_in_silence() {
 }
 
 #[test]
+fn a_server_whose_volume_is_being_deleted_is_left_as_it_is() {
+    let mut stage = settled("");
+    stage.meanwhile("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, deletionTimestamp: '2030-01-01T12:00:00Z'}}");
+    stage.meanwhile("{kind: MySQL, spec: {resources: {limits: {memory: 4Gi}}, storageSize: 20Gi}}");
+    for line in stage.effects().lines().filter(|line| !line.starts_with(' ')) {
+        assert!(line.starts_with("change  status") || line.contains("event Warning"), "{line}");
+    }
+    let said = stage.rest().condition("Degraded");
+    assert!(said.starts_with("True VolumeGoing: the PersistentVolumeClaim mysql-pvc-shop is being"), "{said}");
+    assert!(stage.condition("Ready").starts_with("True"), "it serves: {}", stage.condition("Ready"));
+    stage.meanwhile("{kind: MySQL, spec: {paused: true}}").rest();
+    assert!(stage.condition("Degraded").starts_with("True VolumeGoing"), "{}", stage.condition("Degraded"));
+}
+
+#[test]
+fn what_begins_empty_is_not_said_to_be_restored() {
+    let mut stage = sample(&backup("before", "Requested", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile(RESTORED).rest();
+    stage.meanwhile("{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-restore-shop}, status: {conditions: [{type: Complete, status: 'True'}]}}").rest();
+    runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+    assert!(stage.rest().status().contains("restoredFrom: the MySQLBackup before"), "{}", stage.status());
+    stage.lose("PersistentVolumeClaim", "mysql-pvc-shop").lose("Pod", "mysql-shop-0").rest();
+    stage.answers = ballast_operator::Answers::none();
+    stage.meanwhile(
+        "{kind: MySQL, metadata: {annotations: {mysql.operators.example.com/start-empty: 'true'}}}",
+    );
+    stage.rest();
+    assert!(stage.child("PersistentVolumeClaim", "mysql-pvc-shop").contains("kind: PersistentVolumeClaim"));
+    runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+    assert!(!stage.rest().status().contains("restoredFrom"), "{}", stage.status());
+}
+
+#[test]
+fn a_script_that_failed_is_told_also_while_paused() {
+    let mut stage = sample("");
+    stage.meanwhile("{kind: MySQL, spec: {initScript: {inline: SELECT 1}}}").rest();
+    runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
+    stage.rest();
+    stage.meanwhile("{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-init-shop}, status: {conditions: [{type: Failed, status: 'True'}]}}").rest();
+    assert!(stage.condition("Degraded").starts_with("True InitScriptFailed"), "{}", stage.condition("Degraded"));
+    stage.meanwhile("{kind: MySQL, spec: {paused: true}}").rest();
+    assert!(stage.condition("Degraded").starts_with("True InitScriptFailed"), "{}", stage.condition("Degraded"));
+}
+
+#[test]
 fn a_lost_volume_is_begun_anew_where_somebody_says_so() {
     let mut stage = sample("");
     stage.meanwhile("{kind: MySQL, spec: {initScript: {inline: 'CREATE TABLE t (i INT)'}}}").rest();
@@ -296,7 +341,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   name: mysql-init-shop-x
-  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: mysql-init-shop, uid: j, controller: true}]
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: mysql-init-shop, controller: true}]
 status:
   containerStatuses:
   - {name: mysql, ready: false, restartCount: 0, image: x, imageID: x, state: {terminated: {exitCode: 1, message: '{\"ok\":false,\"reason\":\"Began\",\"message\":\"it began and did not end\"}'}}}
@@ -318,7 +363,7 @@ kind: Pod
 metadata:
   name: JOB-x
   labels: {mysql-instance: shop}
-  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: JOB, uid: j, controller: true}]
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: JOB, controller: true}]
 status:
   containerStatuses:
   - {name: mysql, ready: false, restartCount: 0, image: x, imageID: x, state: {terminated: {exitCode: 1, finishedAt: '2030-01-01T12:00:00Z', message: 'WORDS'}}}
@@ -407,7 +452,7 @@ fn stuck(job: &str) -> [(String, &'static str); 3] {
     let pod = |status: &str| {
         format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {job}-x, labels: {{mysql-instance: shop}}, creationTimestamp: \
-             '2030-01-01T11:59:00Z', ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: {job}, uid: j, controller: \
+             '2030-01-01T11:59:00Z', ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: {job}, controller: \
              true}}]}}, status: {{{status}}}}}"
         )
     };

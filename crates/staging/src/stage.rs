@@ -37,7 +37,7 @@ impl<O: Operator> Stage<O> {
     /// A stage with the objects of a YAML text: exactly one of the operator's own kind, and whatever else.
     ///
     /// What a server would have filled in is filled in where it is missing: namespace `default`, a uid, a
-    /// generation, a resourceVersion. A document of kind `Outcome` says what came of the last round.
+    /// generation, a resourceVersion; and the uid of an owner that is on the stage. A document of kind `Outcome` says what came of the last round.
     pub fn new(operator: O, text: &str) -> Self {
         let own = KindRef::of::<O::Resource>();
         let mut documents = documents(text);
@@ -221,10 +221,25 @@ impl<O: Operator> Stage<O> {
     fn insert(&mut self, relation: &Relation, mut value: Value) {
         self.revision += 1;
         fill_in(&mut value, self.revision);
+        self.fill_in_owners(&mut value);
         value["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         match Object::of_kind(&relation.kind, value) {
             Ok(object) => self.view.children.insert(&relation.kind, Arc::new(object)),
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn fill_in_owners(&self, value: &mut Value) {
+        let owners = value.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten().filter(|owner| owner.get("uid").is_none()) {
+            let (api_version, kind) = (text(owner, "apiVersion"), text(owner, "kind"));
+            let kinds = self.operator.relations().into_iter().map(|relation| relation.kind);
+            let mut found = kinds
+                .filter(|known| known.is(&api_version, &kind))
+                .filter_map(|known| self.view.children.object(&known, &text(owner, "name"))?.uid());
+            if let Some(uid) = found.next() {
+                owner["uid"] = json!(uid);
+            }
         }
     }
 

@@ -29,6 +29,9 @@ use crate::{
 /// How often a Job that is the CronJob's is looked at: its changes are told to nobody here, those of its pods are.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// How often the volume of a complete one is looked for.
+const NOW_AND_THEN: Duration = Duration::from_secs(60);
+
 /// The Job that removes a backup's file. A backup's name leaves no room for another word.
 pub(super) fn removal_name(resource: &MySQLBackup) -> String {
     format!("remove-{}", resource.metadata.uid.as_deref().unwrap_or_default())
@@ -225,6 +228,7 @@ fn finish(plan: &mut Plan, view: &View<MySQLBackup>, mut status: MySQLBackupStat
             counted(status.table_count.unwrap_or_default(), "table")
         );
         report(plan, view, status, "Complete", None);
+        plan.then(Effect::LookAgain(NOW_AND_THEN), "its volume goes without a noise here");
     } else {
         let trouble = Trouble::new("BackupFailed", status.message.clone());
         report(plan, view, status, "BackupFailed", Some(trouble));

@@ -30,8 +30,8 @@ use crate::{
     printcolumn(
         name = "Outcome",
         type_ = "string",
-        json_path = ".status.outcome",
-        description = "Complete once it was read back and matched"
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#,
+        description = "Complete once it was read back and matched, and while its volume is there"
     ),
     printcolumn(name = "Size", type_ = "string", json_path = ".status.size", description = "The size of the file"),
     printcolumn(

@@ -73,7 +73,7 @@ pub fn looked(stage: &mut Stage<MySQLOperator>, said: &str) {
     );
     stage.meanwhile(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: mysql-version-shop-x, labels: {{mysql-instance: shop}}, \
-         ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: mysql-version-shop, uid: j, controller: true}}]}}, \
+         ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: mysql-version-shop, controller: true}}]}}, \
          status: {{containerStatuses: [{{name: mysql, ready: false, restartCount: 0, image: x, imageID: x, state: \
          {{terminated: {{exitCode: 0, message: '{said}'}}}}}}]}}}}"
     ));
