@@ -97,13 +97,18 @@ pub(crate) fn attend(attended: Attended) {
                 }
                 Err(why) => (Heard::Nothing, why),
             };
-            if told.is_some() && why.starts_with(ERROR) {
-                let why = why.split(QUOTED).next().unwrap_or_default();
+            let refused = why.starts_with(ERROR).then(|| why.split(QUOTED).next().unwrap_or_default());
+            if let (true, Some(why)) = (told.is_some(), refused) {
                 let why = format!("it does not take a password that was changed: {why}");
                 tracing::error!("{why}");
                 status.hear(Heard::Refusal, &why);
                 thread::sleep(LATER);
                 continue;
+            }
+            if let (true, Some(why)) = (marker.upgrading, refused) {
+                let why = format!("the server takes no account to upgrade by: {why}");
+                tracing::error!("{why}");
+                status.upgraded(Err(why));
             }
             status.hear(heard, &why);
             if heard == Heard::Refusal
