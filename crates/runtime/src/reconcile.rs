@@ -28,6 +28,9 @@ use crate::{
 
 /// How long a service may take to answer a question. One that takes longer is silent.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Who asks for a look after a step failed gets it, but what failed is tried again with it: how far the pause between two
+/// tries may grow all the same.
+const FAILED_LOOK: Duration = Duration::from_secs(10);
 /// How many rounds in a row may change something before they are spaced. A plan settles in two or three; one that
 /// does not is a mistake, and must not become a storm.
 const BUSY_ROUNDS: u32 = 8;
@@ -192,7 +195,8 @@ impl<O: Operator> Controller<O> {
         if let Some((_, failure)) = carried.failed {
             let mut ended = self.failed(memory, &failure, news, carried.retry_after);
             if let (Next::After(pause), Some(asked)) = (ended.next, plan.look_again()) {
-                ended.next = Next::After(pause.min(asked));
+                let soonest = asked.max(FAILED_LOOK).max(carried.retry_after.unwrap_or_default());
+                ended.next = Next::After(pause.min(soonest));
             }
             return ended;
         }

@@ -99,6 +99,8 @@ async fn what_fails_is_tried_at_ever_longer_intervals_of_its_own() {
     let _running = run_with(&drydock, NotebookOperator, failing.clone(), options);
     let mut stalling = notebook("old", 1);
     stalling.spec.stalls = true;
+    // Who wants to look all the time does not try all the time.
+    stalling.spec.look_again = Some(0);
     create(&drydock, &stalling).await;
     let tried = |name, times| {
         let failing = failing.clone();
