@@ -11,7 +11,8 @@ CARGO   ?= cargo
 # The binary needs no library: it runs in any image, beside any Debian. An explicit target keeps that from
 # the build's own programs.
 TRIPLE  := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-STATIC  := RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) build --release --locked --target $(TRIPLE)
+RELEASE  = RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) $(1) --release --locked --target $(TRIPLE)
+STATIC  := $(call RELEASE,build)
 BALLAST := target/$(TRIPLE)/release/ballast
 ARCHIVE ?= target/ballast-image.tar
 KUBECTL  = $(shell hack/kubectl)
@@ -59,7 +60,7 @@ test-real: setup-test ## The conformance suite on a real Kubernetes: KUBECONFIG'
 
 .PHONY: prove
 prove: setup-test ## Crash the operators after every single write, in every life, also with real databases (an hour on 2 cores).
-	BALLAST_PROVE=all $(CARGO) test -p ballast-proving --locked -- --nocapture
+	BALLAST_PROVE=all $(call RELEASE,test) -p ballast-proving -- --nocapture
 	BALLAST_PROVE=all $(CARGO) test -p ballast --locked --test whole -- --nocapture mysql_crashes::
 
 .PHONY: soak

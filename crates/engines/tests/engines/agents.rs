@@ -1,5 +1,4 @@
 //! Whatever an agent does, there is an answer, and soon.
-#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
 
 use std::{io, time::Duration};
 

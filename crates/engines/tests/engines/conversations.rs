@@ -1,5 +1,4 @@
 //! Whatever is at the other end, there is an answer, and soon.
-#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
 
 use std::{io, time::Duration};
 

@@ -2,7 +2,6 @@
 //!
 //! The API server is the real one, in memory; of the node there is as much as a connection needs, and it behaves as
 //! it is told to.
-#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
 
 use std::{
     io,

@@ -1,5 +1,4 @@
 //! With real memcacheds: what the engine hears of them, and what the operator makes of that.
-#![expect(clippy::unwrap_used, reason = "in a test a failure is the answer")]
 
 use std::{
     collections::HashMap,
