@@ -7,7 +7,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 
-use crate::support::*;
+use crate::cluster::support::*;
 
 #[tokio::test]
 async fn a_cluster_starts_again_from_after_any_write() {

@@ -9,7 +9,7 @@ use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 async fn own_two(cluster: &Cluster, things: &Api<DynamicObject>, name: &str) -> BTreeSet<String> {
     let thing = json!({ "apiVersion": "x.io/v1", "kind": "Thing", "metadata": { "name": name } });

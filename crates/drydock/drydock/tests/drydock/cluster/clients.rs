@@ -14,7 +14,7 @@ use kube::runtime::{Controller, WatchStreamExt, reflector, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde_json::json;
 
-use crate::support::*;
+use crate::cluster::support::*;
 
 #[tokio::test]
 async fn a_fresh_cluster_has_what_every_cluster_has() {

@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 async fn add_node(cluster: &Cluster, name: &str) {
     let nodes: Api<Node> = cluster.all();

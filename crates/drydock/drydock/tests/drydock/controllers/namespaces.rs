@@ -1,13 +1,14 @@
 //! Namespaces begin and end, and roles are put together.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use drydock::Drydock;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 #[tokio::test]
 async fn every_namespace_gets_its_account_and_the_certificate() {
@@ -26,6 +27,19 @@ async fn every_namespace_gets_its_account_and_the_certificate() {
         accounts.delete("default", &DeleteParams::default()).await.unwrap();
         eventually("the account again", || async { accounts.get("default").await.ok() }).await;
     }
+}
+
+#[tokio::test]
+async fn the_secret_of_an_account_has_the_certificate_however_soon_it_is_made() {
+    let cluster = Cluster::of(Drydock::builder().controllers(false)).await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), "default");
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), "default");
+    let now = PostParams::default();
+    accounts.create(&now, &object(json!({ "metadata": { "name": "sa" } }))).await.unwrap();
+    let token = json!({ "type": "kubernetes.io/service-account-token", "metadata": {
+        "name": "token", "annotations": { "kubernetes.io/service-account.name": "sa" } } });
+    let made = secrets.create(&now, &object(token)).await.unwrap();
+    assert_eq!(made.data.unwrap()["ca.crt"].0, cluster.drydock.ca_pem().as_bytes());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 async fn declare(cluster: &Cluster, replicas: i32, image: &str, more: Value) {
     let mut set = json!({

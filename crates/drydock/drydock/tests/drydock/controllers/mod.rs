@@ -1,7 +1,5 @@
 //! The built-in controllers on a cluster in memory, with a kubelet that does nothing but say that pods run.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "what helps a test fails like a test")]
-
 mod daemons;
 mod garbage;
 mod jobs;

@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 async fn add(cluster: &Cluster, name: &str) {
     let node = object(json!({ "metadata": { "name": name } }));

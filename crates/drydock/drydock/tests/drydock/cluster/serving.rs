@@ -13,7 +13,7 @@ use kube::{Client, Config};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::*;
+use crate::cluster::support::*;
 
 async fn client(kubeconfig: Kubeconfig) -> Client {
     Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap())

@@ -1,7 +1,5 @@
 //! Logs, exec and port-forward through the API, to a node that says what it was asked.
 
-#![expect(clippy::unwrap_used, reason = "what helps a test fails like a test")]
-
 use std::convert::Infallible;
 use std::io;
 

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 #[tokio::test]
 async fn endpoints_follow_the_pods_of_a_service() {

@@ -11,7 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 #[tokio::test]
 async fn a_deployment_rolls_out_scales_and_rolls_back() {

@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 async fn volume(cluster: &Cluster, name: &str, size: &str, more: Value) {
     let mut spec = json!({

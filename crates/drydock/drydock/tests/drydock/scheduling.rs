@@ -1,7 +1,5 @@
 //! The scheduler on a cluster in memory: pods wait, are told why, and go where they fit.
 
-#![expect(clippy::unwrap_used, reason = "what helps a test fails like a test")]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, eventually, object};
+use crate::controllers::support::{Cluster, eventually, object};
 
 fn template(restart: &str) -> Value {
     json!({ "spec": { "restartPolicy": restart, "containers": [{ "name": "c", "image": "i:1" }] } })

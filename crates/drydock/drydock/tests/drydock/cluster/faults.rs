@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use kube::api::{Api, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
 
-use crate::support::*;
+use crate::cluster::support::*;
 
 #[tokio::test]
 async fn the_nth_write_is_refused_as_ordered_and_takes_no_effect() {
