@@ -9,7 +9,12 @@ use std::pin::{Pin, pin};
 
 use bytes::{Buf, Bytes};
 use drydock_kinds::Kind;
-use drydock_schema::{FieldErrorKind, json, words};
+use drydock_schema::{
+    FieldErrorKind, Schema,
+    json::{self, MAX_FINDINGS},
+    unknown::{self, Finding},
+    words,
+};
 use http::{HeaderMap, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
@@ -291,39 +296,33 @@ pub struct Excess {
 
 impl Excess {
     /// The findings, as the real server words them: in the order of the text, where there is one.
-    fn findings(self, text: Option<&[u8]>) -> Vec<String> {
-        let Self { unknown, mut duplicates } = self;
-        let worded = |(path, twice): (String, bool)| {
-            format!("{} field {path:?}", if twice { "duplicate" } else { "unknown" })
-        };
-        match text {
-            Some(text) => {
-                // What nobody reads is not read twice.
-                duplicates.retain(|path| !unknown.contains(path));
-                json::in_order(text, unknown, duplicates).into_iter().map(worded).collect()
-            }
+    fn findings(self, text: Option<(&Schema, &[u8])>) -> Vec<String> {
+        let found = match text {
+            Some((schema, text)) => unknown::findings(schema, text, unknown::Root::Resource),
             None => {
-                let unknown = unknown.into_iter().map(|path| (path, false));
-                unknown.chain(duplicates.into_iter().map(|path| (path, true))).map(worded).collect()
+                let unknown = self.unknown.into_iter().map(Finding::Unknown);
+                unknown.chain(self.duplicates.into_iter().map(Finding::Duplicate)).collect()
             }
-        }
+        };
+        found.iter().take(MAX_FINDINGS).map(Finding::to_string).collect()
     }
 }
 
-/// Refuses, or gives as warnings, what a body had too much of. `text` is the body, where it is JSON.
+/// Refuses, or gives as warnings, what a body had too much of. `text` is the body and its schema, where the order of
+/// its fields counts.
 ///
 /// # Errors
 /// In strict mode, when there is anything: what the real server's decoder says.
 pub fn judge(
     validation: FieldValidation,
     excess: Excess,
-    text: Option<&[u8]>,
+    text: Option<(&Schema, &[u8])>,
 ) -> Result<Vec<String>, String> {
     if validation == FieldValidation::Ignore || (excess.unknown.is_empty() && excess.duplicates.is_empty()) {
         return Ok(Vec::new());
     }
     let findings = excess.findings(text);
-    if validation == FieldValidation::Warn {
+    if validation == FieldValidation::Warn || findings.is_empty() {
         return Ok(findings);
     }
     Err(format!("strict decoding error: {}", findings.join(", ")))

@@ -22,6 +22,7 @@ use crate::{
     present::View,
     request::{Options, RequestInfo, ResourcePath},
     response::{self, Answer},
+    warnings::Warnings,
 };
 
 /// Everything that a verb needs to know about its request.
@@ -38,7 +39,7 @@ pub(crate) struct Call<'a> {
     pub accept: Accept,
     pub now: Timestamp,
     /// Sentences for the client, sent as headers whatever the answer.
-    pub warnings: parking_lot::Mutex<Vec<String>>,
+    pub warnings: parking_lot::Mutex<Warnings>,
 }
 
 /// What became of a write.
@@ -161,11 +162,7 @@ impl<'a> Call<'a> {
     /// Tells the client something beside the answer, once: a write may have to be made again.
     pub fn warn(&self, warnings: impl IntoIterator<Item = String>) {
         let mut told = self.warnings.lock();
-        for warning in warnings {
-            if !told.contains(&warning) {
-                told.push(warning);
-            }
-        }
+        warnings.into_iter().for_each(|warning| told.add(warning));
     }
 
     /// Reads the body as an object of this kind: known fields only, defaults set.
@@ -197,6 +194,7 @@ impl<'a> Call<'a> {
         }
         let unknown = unknown::prune(&schema, object, unknown::Root::Resource);
         let excess = Excess { unknown, duplicates };
+        let text = text.map(|text| (&*schema, text));
         self.warn(body::judge(validation, excess, text).map_err(Unfit::Excess)?);
         self.kind.default(object);
         Ok(())

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Api, auth,
+    delete::DeleteOptions,
     object::{self, meta},
 };
 
@@ -183,8 +184,10 @@ impl Api {
             }
             for item in items {
                 let going = object::read_stored(&item).is_ok_and(|object| object::is_terminating(&object));
-                if let Some(kind) = kind.as_ref().filter(|_| !going) {
-                    self.delete_as_system(kind, &item).await;
+                let Some(kind) = kind.as_ref().filter(|_| !going) else { continue };
+                let options = DeleteOptions::default();
+                if let Err(failure) = self.delete_as_system(kind, &item.key, &options).await {
+                    tracing::warn!(%failure, key = %item.key, "an object could not be deleted with its definition");
                 }
             }
             if let Ok(None) = tokio::time::timeout(AGAIN, watch.next()).await {

@@ -112,6 +112,12 @@ impl DeleteOptions {
         Self { evicts: true, ..self }
     }
 
+    /// Of this object as it is, and of no other.
+    pub fn of(object: &Value) -> Self {
+        let uid = Some(meta(object, "uid").to_owned());
+        Self { uid, ..Self::default() }.at(meta(object, "resourceVersion"))
+    }
+
     /// The same, of no other than this version.
     pub fn at(self, version: &str) -> Self {
         Self { resource_version: Some(version.to_owned()), ..self }
@@ -319,7 +325,7 @@ fn shorten(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timest
     let wanted = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     let Some(deleted_at) = object::parse_time(meta(object, "deletionTimestamp")) else {
         let seconds = kind.grace(object, wanted).unwrap_or(0);
-        set_deletion(object, now + SignedDuration::from_secs(seconds), seconds);
+        set_deletion(object, later(now, seconds), seconds);
         count_generation(object);
         return Grace::Seconds(seconds);
     };
@@ -329,8 +335,7 @@ fn shorten(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timest
     }
     match wanted {
         Some(seconds) if seconds < current => {
-            let begun = deleted_at - SignedDuration::from_secs(current);
-            let until = begun + SignedDuration::from_secs(seconds);
+            let until = later(begun(deleted_at, current, now), seconds);
             let over = until < now;
             let seconds = if over && seconds != 0 { 1 } else { seconds };
             set_deletion(object, if over { now } else { until }, seconds);
@@ -338,6 +343,18 @@ fn shorten(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timest
         }
         _ => Grace::Pending,
     }
+}
+
+/// So many seconds after a time, or the last time that there is.
+fn later(time: Timestamp, seconds: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// When a grace period of so many seconds began that ends then. Of one that ends with all time nobody knows: now.
+fn begun(ends: Timestamp, seconds: i64, now: Timestamp) -> Timestamp {
+    let known = ends.as_second() < Timestamp::MAX.as_second();
+    let begun = ends.checked_sub(SignedDuration::from_secs(seconds)).ok();
+    begun.filter(|_| known).unwrap_or(now)
 }
 
 fn set_deletion(object: &mut Value, at: Timestamp, seconds: i64) {

@@ -11,12 +11,12 @@
 //! | `paths` | paths that name no resource: health, version, discovery, OpenAPI |
 //! | `verbs` | the verb and subresource of a resource's request are found |
 //! | `accept`, `body` | which form the answer has, what the body says |
-//! | `list`, `watch`, `select` | reading |
+//! | `list`, `watch`, `pace`, `select` | reading |
 //! | `write`, `patch`, `delete`, `admission` | writing |
 //! | `subresources` | scale, tokens, evictions, bindings, access reviews; `nodes`: logs, exec, what pods serve |
 //! | `definitions` | custom resource definitions come to life and end |
 //! | `expiry` | events end by themselves |
-//! | `present`, `response`, `failure` | the answer is written |
+//! | `present`, `response`, `warnings`, `failure` | the answer is written |
 //!
 //! **Always holds:** the store is the only state; what is kept beside it is derived from it. Bytes
 //! that were stored are sent as they are. No lock is held while waiting.
@@ -39,6 +39,7 @@ mod hooks;
 mod list;
 mod nodes;
 mod object;
+mod pace;
 mod patch;
 mod paths;
 mod present;
@@ -48,6 +49,7 @@ mod select;
 mod server;
 mod subresources;
 mod verbs;
+mod warnings;
 mod watch;
 mod write;
 

@@ -82,11 +82,16 @@ impl Patch {
             }
             Self::Strategic(change) => patch::strategic(&call.kind.schema(), live, change)?,
         };
-        // A deep patch of a deep place is deeper than either.
-        if !json::is_bearable(&patched) {
-            return Err(Failure::BadRequest(json::JsonError::Depth.to_string()));
-        }
+        bearable(patched)
+    }
+}
+
+/// What came of a patch, unless it nests too deep: a deep patch of a deep place is deeper than either.
+pub(crate) fn bearable(patched: Value) -> Result<Value, Failure> {
+    if json::is_bearable(&patched) {
         Ok(patched)
+    } else {
+        Err(Failure::BadRequest(json::JsonError::Depth.to_string()))
     }
 }
 

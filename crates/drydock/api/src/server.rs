@@ -54,10 +54,12 @@ pub struct Options {
     pub log: Arc<RequestLog>,
     /// How the nodes are reached.
     pub nodes: Arc<dyn Nodes>,
+    /// The certificate by which whoever holds a token knows the server; none where nobody needs one.
+    pub root_ca: Option<String>,
 }
 
 impl Options {
-    /// The clock of the machine, no interference, no log, no nodes.
+    /// The clock of the machine, no interference, no log, no nodes, no certificate.
     #[must_use]
     pub fn new(tokens: Arc<Tokens>) -> Self {
         Self {
@@ -66,6 +68,7 @@ impl Options {
             interceptor: None,
             log: Arc::new(RequestLog::new(0)),
             nodes: Arc::new(Unreachable),
+            root_ca: None,
         }
     }
 }
@@ -140,6 +143,11 @@ impl Api {
     #[must_use]
     pub fn tokens(&self) -> &Tokens {
         &self.0.options.tokens
+    }
+
+    /// The certificate by which whoever holds a token knows the server.
+    pub(crate) fn root_ca(&self) -> Option<&str> {
+        self.0.options.root_ca.as_deref()
     }
 
     /// Where the API is served, once it is: the first address counts.
@@ -349,12 +357,12 @@ impl Api {
         let mut result = call.answer().await;
         let warnings = call.warnings.into_inner();
         match &mut result {
-            Ok(answer) => response::warn(answer, warnings.iter().map(String::as_str)),
+            Ok(answer) => response::warn(answer, warnings.texts()),
             Err(_) if warnings.is_empty() => {}
             Err(failure) => {
                 let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
                 let mut answer = response::failure(failure, accept);
-                response::warn(&mut answer, warnings.iter().map(String::as_str));
+                response::warn(&mut answer, warnings.texts());
                 return Ok(answer);
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drydock_access::Identity;
 use drydock_kinds::Kind;
-use drydock_store::Stored;
+use drydock_store::Key;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
@@ -205,17 +205,17 @@ impl Api {
         .await
     }
 
-    /// Deletes an object on the server's own behalf.
-    pub(crate) async fn delete_as_system(&self, kind: &Arc<Kind>, stored: &Stored) {
-        let options = DeleteOptions::default();
-        let (namespace, name) = (&stored.key.namespace, &stored.key.name);
-        let result = self
-            .as_system(kind, namespace, name, async |call| call.delete_object(&options).await.map(|_| ()))
-            .await;
-        if let Err(failure) = result
-            && !matches!(failure, Failure::NotFound(..))
-        {
-            tracing::warn!(%failure, key = %stored.key, "an object could not be deleted with what it belonged to");
+    /// Deletes an object on the server's own behalf, unless it is gone.
+    pub(crate) async fn delete_as_system(
+        &self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        options: &DeleteOptions,
+    ) -> Result<(), Failure> {
+        let delete = async |call: Call<'_>| call.delete_object(options).await.map(|_| ());
+        match self.as_system(kind, &key.namespace, &key.name, delete).await {
+            Err(Failure::NotFound(..)) => Ok(()),
+            other => other,
         }
     }
 

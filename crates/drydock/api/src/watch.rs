@@ -4,7 +4,8 @@
 //! order. An object that begins or ceases to be selected is `ADDED` or `DELETED`. A watch that can't
 //! go on because its revision is gone says so with an `ERROR` event of code 410 and ends.
 //!
-//! **Caveats.** Events that are ready together are sent together; nothing waits to fill a buffer.
+//! **Caveats.** Events that are ready together are sent together. Nothing waits to fill a buffer, but where changes go
+//! on and on they are sent in step (`pace`).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -22,6 +23,7 @@ use crate::{
     failure::Failure,
     hooks::{Interceptor, OnEvent, Seen},
     list,
+    pace::Pace,
     present::{View, written},
     request::{Options, RequestInfo},
     response::{Answer, Cut, ResponseBody},
@@ -79,6 +81,7 @@ struct Follow {
     watch: Option<drydock_store::Watch>,
     queue: VecDeque<Line>,
     sent: u64,
+    pace: Pace,
     headers_sent: bool,
     bookmark: Option<Instant>,
     deadline: Instant,
@@ -104,6 +107,7 @@ pub fn watch(context: Context) -> Result<Answer, Failure> {
         watch: None,
         queue: VecDeque::new(),
         sent: 0,
+        pace: Pace::default(),
         headers_sent: false,
         bookmark: options.bookmarks.then(|| now + jittered(BOOKMARK_EVERY, 4)),
         deadline: now + options.timeout_seconds.map_or_else(|| jittered(MIN_TIMEOUT, 1), Duration::from_secs),
@@ -235,6 +239,9 @@ impl Follow {
                 next = watch.next() => {
                     if !self.take(next) {
                         return !self.queue.is_empty();
+                    }
+                    if !self.queue.is_empty() && let Some(at) = self.pace.next(Instant::now()) {
+                        tokio::time::sleep_until(at).await;
                     }
                     while self.queue.len() < BATCH
                         && let Some(next) = watch.next().now_or_never()

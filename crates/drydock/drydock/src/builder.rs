@@ -177,6 +177,7 @@ impl Builder {
             interceptor: Some(Arc::new(faults.clone())),
             log: Arc::clone(&requests),
             nodes: self.nodes,
+            root_ca: Some(authority.pem().to_owned()),
         };
         let api = Api::new(store.clone(), options);
         api.bootstrap().await?;

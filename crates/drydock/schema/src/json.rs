@@ -26,6 +26,10 @@ const NEAR_YAML_DEPTH: usize = 64;
 /// The stack of a reader of deeper YAML: [`MAX_DEPTH`] levels take 3 MiB of it where nothing is optimised.
 const FAR_YAML_STACK: usize = 16 << 20;
 
+/// How many findings a strict reader keeps. Kubernetes' own stops at as many: nobody reads more, and the path of each
+/// may be as long as the whole text.
+pub const MAX_FINDINGS: usize = 100;
+
 /// Why text is not a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
@@ -42,7 +46,7 @@ pub enum JsonError {
 pub struct Parsed {
     /// The value; of a field that is written twice, the last.
     pub value: Value,
-    /// The paths of fields that are written twice, in order: `spec.size`.
+    /// The paths of fields that are written twice, in order: `spec.size`. At most [`MAX_FINDINGS`].
     pub duplicates: Vec<String>,
 }
 
@@ -131,26 +135,15 @@ fn yaml_within<T: DeserializeOwned>(max_depth: usize, text: &str) -> Result<T, J
     })
 }
 
-/// Sorts the paths of fields by where they stand in a JSON text; of those of `duplicates`, which are in it
-/// twice, the second place counts. Gives both in one list, each with whether it is a duplicate.
-#[must_use]
-pub fn in_order(text: &[u8], fields: Vec<String>, duplicates: Vec<String>) -> Vec<(String, bool)> {
-    let notes = Notes { fields: Some(RefCell::default()), ..Notes::default() };
-    // What was read once is read again.
-    let _ = Node::root(&notes).deserialize(&mut serde_json::Deserializer::from_slice(text));
-    let places = notes.fields.map(RefCell::into_inner).unwrap_or_default();
-    let place = |path: &String, skip: usize| {
-        places.iter().enumerate().filter(|(_, found)| *found == path).nth(skip).map(|(place, _)| place)
-    };
-    let mut all: Vec<_> = fields.into_iter().map(|path| (place(&path, 0), path, false)).collect();
-    all.extend(duplicates.into_iter().map(|path| (place(&path, 1), path, true)));
-    all.sort();
-    all.into_iter().map(|(_, path, duplicate)| (path, duplicate)).collect()
-}
-
 /// Whether a value that was put together from several nests no deeper than one that was read.
 #[must_use]
 pub fn is_bearable(value: &Value) -> bool {
+    is_bearable_at(0, value)
+}
+
+/// Whether a value may stand that deep in another: at the end of a path of so many parts. Looks no deeper than that.
+#[must_use]
+pub fn is_bearable_at(depth: usize, value: &Value) -> bool {
     fn within(value: &Value, left: usize) -> bool {
         match value {
             Value::Array(items) => left > 0 && items.iter().all(|item| within(item, left - 1)),
@@ -158,7 +151,7 @@ pub fn is_bearable(value: &Value) -> bool {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
         }
     }
-    within(value, MAX_DEPTH)
+    MAX_DEPTH.checked_sub(depth).is_some_and(|left| within(value, left))
 }
 
 const TOO_DEEP: &str = "exceeded max depth";
@@ -254,8 +247,8 @@ impl<'de> Deserialize<'de> for Tree {
     }
 }
 
-/// Where the reader is; written out only when something is found.
-enum Path<'a> {
+/// Where a reader is; written out only when something is found.
+pub(crate) enum Path<'a> {
     Root,
     Field(&'a Path<'a>, &'a str),
     Index(&'a Path<'a>, usize),
@@ -277,8 +270,6 @@ impl fmt::Display for Path<'_> {
 struct Notes {
     /// The paths of fields that are written twice.
     duplicates: RefCell<Vec<String>>,
-    /// The paths of all fields in their order, where anybody wants them.
-    fields: Option<RefCell<Vec<String>>>,
 }
 
 struct Node<'a> {
@@ -366,14 +357,15 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let depth = deeper(self.depth)?;
         let mut object = Map::new();
+        let mut twice = BTreeSet::new();
         while let Some(name) = fields.next_key::<String>()? {
             let path = Path::Field(self.path, &name);
-            if let Some(fields) = &self.notes.fields {
-                fields.borrow_mut().push(path.to_string());
-            }
             let value = fields.next_value_seed(Node { path: &path, depth, notes: self.notes })?;
-            if object.contains_key(&name) {
-                self.notes.duplicates.borrow_mut().push(path.to_string());
+            if object.contains_key(&name) && twice.insert(name.clone()) {
+                let mut duplicates = self.notes.duplicates.borrow_mut();
+                if duplicates.len() < MAX_FINDINGS {
+                    duplicates.push(path.to_string());
+                }
             }
             object.insert(name, value);
         }
@@ -398,18 +390,18 @@ mod tests {
             (r#"{"a":1,"b":2}"#, vec![]),
             (r#"{"spec":{"size":1,"size":2}}"#, vec!["spec.size"]),
             (r#"{"l":[{"a":1},{"a":1,"a":2}],"kind":"A","kind":"B"}"#, vec!["l[1].a", "kind"]),
+            (r#"{"a":1,"a":2,"a":3,"b":4,"b":5}"#, vec!["a", "b"]),
         ] {
             assert_eq!(parse(text.as_bytes()).unwrap().duplicates, expected, "{text}");
         }
     }
 
     #[test]
-    fn fields_are_sorted_by_where_they_stand() {
-        let text = br#"{"z":1,"l":[{"b":1},{"b":2,"a":3}],"a":{"z":1},"z":2}"#;
-        let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
-        let sorted = in_order(text, owned(&["a.z", "l[1].a", "l[0].b"]), owned(&["z"]));
-        let shown: Vec<String> = sorted.iter().map(|(path, twice)| format!("{path} {twice}")).collect();
-        assert_eq!(shown, ["l[0].b false", "l[1].a false", "a.z false", "z true"]);
+    fn no_more_fields_are_named_than_a_strict_reader_keeps() {
+        let fields: Vec<String> = (0..1_000).map(|n| format!(r#""f{n:03}":1,"f{n:03}":2"#)).collect();
+        let text = format!("{{{}}}", fields.join(","));
+        let named = parse(text.as_bytes()).unwrap().duplicates;
+        assert_eq!((named.len(), named.last().map(String::as_str)), (MAX_FINDINGS, Some("f099")));
     }
 
     #[test]
@@ -474,9 +466,10 @@ mod tests {
         }
         let text = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
         let mut value = parse(text.as_bytes()).unwrap().value;
-        assert!(is_bearable(&value));
+        assert!(is_bearable(&value) && !is_bearable_at(1, &value));
         value = Value::Array(vec![value]);
         assert!(!is_bearable(&value));
+        assert!(is_bearable_at(MAX_DEPTH, &Value::Null) && !is_bearable_at(MAX_DEPTH + 1, &Value::Null));
     }
 
     /// A value as deep as can be, in all that it comes in, is read by readers with a limit.

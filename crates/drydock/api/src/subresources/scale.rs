@@ -12,7 +12,7 @@ use crate::{
     call::Call,
     failure::{Failure, GroupResource},
     object::{self, meta, meta_mut},
-    patch::{Patch, unpatchable},
+    patch::{Patch, bearable, unpatchable},
     request::Verb,
     response::Answer,
 };
@@ -59,13 +59,13 @@ pub(crate) async fn scale(call: &Call<'_>) -> Result<Answer, Failure> {
 
 /// A patch of the Scale itself.
 fn patched(change: &Patch, scale: &Value) -> Result<Value, Failure> {
-    match change {
-        Patch::Json(operations) => Ok(patch::json(scale, operations)?),
+    bearable(match change {
+        Patch::Json(operations) => patch::json(scale, operations)?,
         Patch::Merge(change) | Patch::Strategic(change) | Patch::Apply(change) => {
             patch::require_object(change)?;
-            Ok(patch::merge(scale, change))
+            patch::merge(scale, change)
         }
-    }
+    })
 }
 
 async fn write(

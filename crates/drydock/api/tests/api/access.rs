@@ -68,8 +68,6 @@ async fn a_secret_for_a_service_account_holds_its_token_as_long_as_both_are_ther
     };
     let early = cluster.must(&format!("POST {secrets}"), secret("early")).await;
     assert_eq!(early.get("data"), None);
-    let authority = config_map("kube-root-ca.crt", json!({"ca.crt": "authority"}));
-    cluster.check(&format!("POST {MAPS}"), &authority, "201 ConfigMap default/kube-root-ca.crt").await;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}});
     let account = cluster.must(&format!("POST {accounts}"), account).await;
 

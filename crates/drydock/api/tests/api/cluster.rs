@@ -35,7 +35,8 @@ impl Cluster {
     pub async fn over(store: Store) -> Self {
         let tokens =
             Tokens::new(SigningKey::generate().unwrap()).with_static("admin-token", Identity::admin("admin"));
-        let api = Api::new(store, Options::new(Arc::new(tokens)));
+        let options = Options { root_ca: Some("authority".into()), ..Options::new(Arc::new(tokens)) };
+        let api = Api::new(store, options);
         api.bootstrap().await.unwrap();
         Self { api, caller: Caller::Trusted(Identity::admin("admin")) }
     }

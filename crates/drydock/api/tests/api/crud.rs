@@ -141,6 +141,14 @@ async fn bad_bodies_are_refused_in_kubernetes_words() {
             r#"299 - "duplicate field \"data.a\"""#
         ]
     );
+    let many: String = (0..5000).map(|n| format!(r#","f{n:04}":1"#)).collect();
+    let many = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"m"}}{many}}}"#);
+    let answer = cluster.send(&post, many.as_str()).await;
+    let warnings: Vec<_> = answer.headers().get_all("warning").iter().map(|w| w.to_str().unwrap()).collect();
+    assert_eq!((warnings.len(), warnings[99]), (100, r#"299 - "unknown field \"f0099\"""#));
+    let (_, refused) = cluster.ask(&format!("POST {MAPS}?fieldValidation=Strict"), many.as_str()).await;
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.ends_with(r#"unknown field "f0098", unknown field "f0099""#), "{message}");
     let yaml = |validation: &str| {
         format!("POST {MAPS}?fieldValidation={validation}\nContent-Type: application/yaml")
     };

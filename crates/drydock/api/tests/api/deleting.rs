@@ -1,5 +1,6 @@
 //! Deletion in all its forms.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, config_map};
@@ -139,6 +140,31 @@ async fn a_scheduled_pod_waits_for_its_node_and_others_go_at_once() {
     assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 5);
     cluster.check(&format!("DELETE {PODS}/bound?gracePeriodSeconds=0"), "", "200 Pod default/bound").await;
     cluster.check(&format!("GET {PODS}/bound"), "", r#"404 NotFound: pods "bound" not found"#).await;
+}
+
+#[tokio::test]
+async fn a_grace_period_beyond_all_time_ends_with_it_and_can_be_shortened() {
+    let cluster = Cluster::new().await;
+    service_account(&cluster).await;
+    let deleted = async |name: &str, seconds: i64| {
+        let line = format!("DELETE {PODS}/{name}?gracePeriodSeconds={seconds}");
+        let metadata = cluster.must(&line, Value::Null).await["metadata"].take();
+        let at: Timestamp = metadata["deletionTimestamp"].as_str().unwrap().parse().unwrap();
+        (metadata["deletionGracePeriodSeconds"].as_i64().unwrap(), at)
+    };
+    for (name, seconds) in [("long", 1_000_000_000_000), ("longest", i64::MAX)] {
+        cluster.must(&format!("POST {PODS}"), pod(name)).await;
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}});
+        cluster.must(&format!("POST {PODS}/{name}/binding"), binding).await;
+        let (given, at) = deleted(name, seconds).await;
+        assert_eq!((given, at.as_second()), (seconds, Timestamp::MAX.as_second()));
+        let (given, at) = deleted(name, seconds - 1).await;
+        assert_eq!((given, at.as_second()), (seconds - 1, Timestamp::MAX.as_second()));
+        let asked = Timestamp::now().as_second();
+        let (given, at) = deleted(name, 600).await;
+        assert_eq!(given, 600);
+        assert!((asked + 600..asked + 660).contains(&at.as_second()), "{at}");
+    }
 }
 
 #[tokio::test]

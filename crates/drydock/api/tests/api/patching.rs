@@ -240,6 +240,22 @@ async fn a_patch_makes_nothing_that_is_too_deep_to_read_again() {
 }
 
 #[tokio::test]
+async fn a_list_that_is_copied_into_itself_is_refused_and_ends_no_server() {
+    let cluster = Cluster::new().await;
+    cluster.must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("a", json!({}))).unwrap()).await;
+    cluster.must(&format!("POST {DEPLOYMENTS}"), deployment(1)).await;
+    let list = "[".repeat(118) + &"]".repeat(118);
+    let copies: String = (0..10)
+        .map(|round| format!(r#",{{"op":"copy","from":"/zz","path":"/zz{}"}}"#, "/0".repeat(118 << round)))
+        .collect();
+    let body = format!(r#"[{{"op":"add","path":"/zz","value":{list}}}{copies}]"#);
+    for path in [format!("{MAPS}/a"), format!("{DEPLOYMENTS}/d/scale")] {
+        let line = patch("json-patch+json", &path);
+        cluster.check(&line, &body, "400 BadRequest: exceeded max depth of 120").await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_applied_twice_is_refused_or_warned_of() {
     let cluster = Cluster::new().await;
     let line = |validation: &str| {

@@ -3,9 +3,13 @@
 //! Written out rather than taken from a crate: what Kubernetes' clients send is not all within
 //! the RFC (`replace` of a missing field, negative indices), and the messages are part of the
 //! answer.
+//!
+//! **Always holds:** whatever an operation puts into the object nests no deeper there than what is read, so that a
+//! patch which copies a list into itself never makes one that can't be walked.
 
 use std::io;
 
+use drydock_schema::json::{JsonError, is_bearable_at};
 use serde_json::{Map, Value};
 
 use super::PatchError;
@@ -23,7 +27,8 @@ const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// # Errors
 ///
 /// When the patch is not a list of operations, has more than 10000 of them, copies more than 3 MiB
-/// together, or one of them does not apply; a `test` that fails is one that does not apply.
+/// together, nests too deep, or one of them does not apply; a `test` that fails is one that does not
+/// apply.
 pub fn json(live: &Value, operations: &Value) -> Result<Value, PatchError> {
     let Value::Array(operations) = operations else {
         return Err(PatchError::BadRequest(format!(
@@ -46,9 +51,29 @@ pub fn json(live: &Value, operations: &Value) -> Result<Value, PatchError> {
                 wording::json_kind(operation)
             )));
         };
+        if deepens(&mut document, operation) {
+            return Err(PatchError::BadRequest(JsonError::Depth.to_string()));
+        }
         perform(&mut document, operation, &mut copied).map_err(PatchError::Unprocessable)?;
     }
     Ok(document)
+}
+
+/// Whether an operation would put a value where it nests too deep. One whose place is not there puts it nowhere.
+fn deepens(document: &mut Value, operation: &Map<String, Value>) -> bool {
+    let part = |name: &str| operation.get(name).and_then(Value::as_str);
+    let Some(path) = part("path").filter(|path| path.is_empty() || parent_mut(document, path).is_some())
+    else {
+        return false;
+    };
+    let value = match (part("op"), part("from")) {
+        (Some("add" | "replace"), _) => operation.get("value"),
+        (Some("copy" | "move"), Some(from)) => {
+            parent_mut(document, from).and_then(|(parent, key)| get(parent, &key).ok().flatten())
+        }
+        _ => None,
+    };
+    value.is_some_and(|value| !is_bearable_at(path.matches('/').count(), value))
 }
 
 fn perform(document: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Result<(), String> {
@@ -291,5 +316,46 @@ mod tests {
         assert!(doubled.is_ok_and(|length| length > 1 << 20));
         let refused = "Unable to complete the copy, the accumulated size increase of copy is 3932127, exceeding the limit 3145728";
         assert_eq!(copies(35, &json!(["0123456789"])), Err(PatchError::Unprocessable(refused.into())));
+    }
+
+    /// Lists in lists, so many.
+    fn nested(levels: usize) -> Value {
+        (1..levels).fold(json!([]), |inner, _| json!([inner]))
+    }
+
+    #[test]
+    fn nothing_is_put_where_it_nests_too_deep() {
+        let check = |operations: Value, fits: bool| {
+            let patched = json(&json!({"a": nested(60), "b": {"c": {}}}), &operations);
+            let expected = Err(PatchError::BadRequest("exceeded max depth of 120".into()));
+            assert!(if fits { patched.is_ok() } else { patched == expected }, "{operations}: {patched:?}");
+        };
+        let innermost = |levels: usize| format!("/a{}/-", "/0".repeat(levels - 1));
+        for (depth, fits) in [(119, true), (120, false)] {
+            check(json!([{"op": "add", "path": "/x", "value": nested(depth)}]), fits);
+            check(json!([{"op": "replace", "path": "/x", "value": nested(depth)}]), fits);
+            check(json!([{"op": "replace", "path": "", "value": nested(depth + 1)}]), fits);
+            check(json!([{"op": "add", "path": "/b/x", "value": nested(depth - 1)}]), fits);
+        }
+        for (depth, fits) in [(59, true), (60, false)] {
+            let begin = json!({"op": "add", "path": "/x", "value": nested(depth)});
+            for op in ["copy", "move"] {
+                check(json!([begin, {"op": op, "from": "/x", "path": innermost(60)}]), fits);
+            }
+        }
+        // What has no place is said to have none, as before.
+        let nowhere = json(&json!({}), &json!([{"op": "add", "path": "/x".repeat(200), "value": 1}]));
+        assert!(matches!(nowhere, Err(PatchError::Unprocessable(_))), "{nowhere:?}");
+    }
+
+    #[test]
+    fn a_list_that_is_copied_into_itself_again_and_again_is_refused_before_it_is_too_deep_to_walk() {
+        let mut operations = vec![json!({"op": "add", "path": "/a", "value": nested(118)})];
+        for round in 0..10 {
+            let innermost = format!("/a{}", "/0".repeat(118 << round));
+            operations.push(json!({"op": "copy", "from": "/a", "path": innermost}));
+        }
+        let refused = Err(PatchError::BadRequest("exceeded max depth of 120".into()));
+        assert_eq!(json(&json!({}), &operations.into()), refused);
     }
 }
