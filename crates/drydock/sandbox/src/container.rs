@@ -178,14 +178,14 @@ impl Container {
         }
     }
 
-    /// Joins its standard input and outputs, from now on.
+    /// Joins its outputs from now on, and its standard input when that is wanted.
     ///
     /// # Errors
     ///
     /// When it does not run.
-    pub async fn attach(&self) -> Result<Attached, Error> {
+    pub async fn attach(&self, stdin: bool) -> Result<Attached, Error> {
         let failed = || Error::machine(format!("attaching to container {}", self.id));
-        let mut line = self.pod.call(&InitRequest::Attach { id: self.id.clone() }).await?;
+        let mut line = self.pod.call(&InitRequest::Attach { id: self.id.clone(), stdin }).await?;
         let answer = line.answer().await.map_err(failed())?;
         let (done, files) = answer.ok_or_else(|| Error::Gone(self.pod.id().to_owned()))?;
         match done {
@@ -199,7 +199,11 @@ impl Container {
         // Only of a terminal: as long as a copy of a pipe is open, the container does not see its end.
         let terminal = way_in.as_ref().filter(|fd| rustix::termios::isatty(fd)).map(OwnedFd::try_clone);
         let terminal = terminal.transpose().map_err(failed())?;
-        let stdin = way_in.map(pipe::Sender::from_owned_fd_unchecked).transpose().map_err(failed())?;
+        let stdin = way_in
+            .filter(|_| stdin)
+            .map(pipe::Sender::from_owned_fd_unchecked)
+            .transpose()
+            .map_err(failed())?;
         Ok(Attached { stdin, terminal: Terminal(terminal), pieces: Pieces::new(line.into_stream(), rest) })
     }
 }
@@ -290,7 +294,7 @@ impl Exec {
 
 /// A container's standard files, shared with whoever else attached.
 pub struct Attached {
-    /// What the container reads, when it reads at all.
+    /// What the container reads, when asked for and it reads at all.
     pub stdin: Option<pipe::Sender>,
     /// Its terminal.
     pub terminal: Terminal,

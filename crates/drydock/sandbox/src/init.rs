@@ -285,7 +285,7 @@ impl Init {
                 Ok(socket) => tell(&client, &Done::Yes, &[socket.as_fd()]),
                 Err(error) => tell(&client, &Done::Failed(error.to_string()), &[]),
             },
-            InitRequest::Attach { id } => self.attach(&id, client),
+            InitRequest::Attach { id, stdin } => self.attach(&id, stdin, client),
             InitRequest::ReopenLog { id } => {
                 let done = match self.containers.get_mut(&id) {
                     Some(container) => done(container.log.as_mut().map_or(Ok(()), Log::reopen)),
@@ -376,7 +376,7 @@ impl Init {
         }
     }
 
-    fn attach(&mut self, id: &str, client: UnixStream) {
+    fn attach(&mut self, id: &str, stdin: bool, client: UnixStream) {
         let Some(container) = self.containers.get_mut(id).filter(|container| container.exit.is_none()) else {
             return tell(&client, &Done::Absent, &[]);
         };
@@ -384,9 +384,11 @@ impl Init {
             Ok(rest) => rest,
             Err(error) => return tell(&client, &Done::Failed(error.to_string()), &[]),
         };
-        let once = container.setup.config.stdin_once && !container.setup.config.tty;
-        let input = if once { container.input.take() } else { None };
-        let way_in = input.as_ref().or(container.input.as_ref());
+        let tty = container.setup.config.tty;
+        let once = container.setup.config.stdin_once && !tty;
+        // The input of one that has it once goes with whoever writes to it: who only listens leaves it.
+        let input = if once && stdin { container.input.take() } else { None };
+        let way_in = input.as_ref().or(container.input.as_ref()).filter(|_| stdin || tty);
         let files = std::iter::once(&rest).chain(way_in).map(AsFd::as_fd);
         tell(&client, &Done::Yes, &files.collect::<Vec<_>>());
         // One who can't be listened to in turn is told nothing, and knows that this was not all.

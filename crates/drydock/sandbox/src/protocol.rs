@@ -65,9 +65,9 @@ pub(crate) enum InitRequest {
     Exec { id: String, config: Box<ExecConfig> },
     /// A TCP socket of the pod's network namespace. Answered by [`Done`] with the socket.
     Socket,
-    /// Answered by [`Done`] with where the rest will be and the way in, if there is one; then what the container
-    /// writes: see [`crate::attach`].
-    Attach { id: String },
+    /// Answered by [`Done`] with where the rest will be and the way in, if there is one and it is wanted, or it is a
+    /// terminal; then what the container writes: see [`crate::attach`].
+    Attach { id: String, stdin: bool },
     /// Answered by [`Done`].
     ReopenLog { id: String },
     /// Forget a container that has ended, or is only being started. Answered by [`Done`].

@@ -121,7 +121,7 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
 fn deadline(pod: &Pod, spec: &PodSpec, observed: &Observed) -> Option<Timestamp> {
     let seconds = spec.active_deadline_seconds?;
     let told = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
-    Some(told.or(observed.seen)? + SignedDuration::from_secs(seconds))
+    told.or(observed.seen)?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
 /// Everything ends: the containers, then their place, then the pod in the API.

@@ -26,6 +26,7 @@ use kube::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Shared;
@@ -76,18 +77,9 @@ pub(crate) async fn dispatch(
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.name));
     let mut changes = std::pin::pin!(watcher(pods, config).default_backoff());
     let mut listed: BTreeSet<String> = BTreeSet::new();
-    let mut orphans = Vec::new();
-    let mut again = tokio::time::interval(AGAIN);
-    again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        let change = tokio::select! {
-            change = changes.next() => change,
-            _ = again.tick(), if !orphans.is_empty() => {
-                orphans = remove_orphans(shared, orphans).await;
-                continue;
-            }
-        };
-        let Some(change) = change else { return };
+    // Ended with this loop; what is left of an orphan then, the next run finds.
+    let mut removals = JoinSet::new();
+    while let Some(change) = changes.next().await {
         match change {
             Ok(watcher::Event::Init) => listed.clear(),
             Ok(watcher::Event::InitApply(pod)) => {
@@ -96,8 +88,9 @@ pub(crate) async fn dispatch(
             }
             Ok(watcher::Event::InitDone) => {
                 forget(shared, &listed);
-                orphans.extend(std::mem::take(&mut adopted).into_values());
-                orphans = remove_orphans(shared, orphans).await;
+                for orphan in std::mem::take(&mut adopted).into_values() {
+                    removals.spawn(remove_orphan(Arc::clone(shared), orphan));
+                }
             }
             Ok(watcher::Event::Apply(pod)) => show(shared, pod, &mut adopted, shutdown),
             Ok(watcher::Event::Delete(pod)) => {
@@ -152,19 +145,15 @@ fn forget(shared: &Shared, listed: &BTreeSet<String>) {
     }
 }
 
-/// Removes pods that ran here and that the API does not know any more. Those that are not gone, with what they have.
-async fn remove_orphans(shared: &Shared, orphans: Vec<sandbox::Pod>) -> Vec<sandbox::Pod> {
-    let mut left = Vec::new();
-    for orphan in orphans {
-        let id = orphan.id().to_owned();
-        if let Err(error) = orphan.stop().await {
-            tracing::warn!(%error, pod = %id, "a pod is not gone");
-            left.push(orphan);
-            continue;
-        }
-        tracing::info!(pod = %id, "a pod that the API does not know was removed");
-        let note: Option<Note> = serde_json::from_str(&orphan.config().note).ok();
-        record::remove_files(shared, &id, note.map(|note| note.logs).as_deref()).await;
+/// Removes a pod that ran here and that the API does not know any more, however long that takes. It keeps what it has
+/// until it is gone.
+async fn remove_orphan(shared: Arc<Shared>, orphan: sandbox::Pod) {
+    let id = orphan.id();
+    while let Err(error) = orphan.stop().await {
+        tracing::warn!(%error, pod = %id, "a pod is not gone");
+        tokio::time::sleep(AGAIN).await;
     }
-    left
+    tracing::info!(pod = %id, "a pod that the API does not know was removed");
+    let note: Option<Note> = serde_json::from_str(&orphan.config().note).ok();
+    record::remove_files(&shared, id, note.map(|note| note.logs).as_deref()).await;
 }

@@ -26,6 +26,8 @@ const TERM: i32 = 15;
 const KILL: i32 = 9;
 /// What a container gets to end by itself even when its hook took all the time.
 const LEAST: Duration = Duration::from_secs(2);
+/// What is meant by a time to end that no clock can count to: longer than any machine runs.
+const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// How much of a termination message is kept, and of a log that stands for it: the end of either.
 const WORDS: u64 = 4096;
 /// How much the messages of all containers of a pod may be together: each has its part, and is cut where that ends.
@@ -161,7 +163,7 @@ impl Worker {
             hook.abort();
         }
         let hook = spec.as_ref().and_then(|spec| spec.lifecycle.as_ref()?.pre_stop.clone());
-        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
+        let grace = time_to_end(grace);
         let (tell, of) = (self.tell.clone(), name.to_owned());
         let task = tokio::spawn(async move {
             let end = tokio::time::Instant::now() + grace;
@@ -344,6 +346,11 @@ impl Worker {
     }
 }
 
+/// The time that a container gets: what was asked for, as far as it can be waited for.
+fn time_to_end(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(AGES)
+}
+
 fn from_api(state: ContainerStateTerminated) -> Ended {
     let time = |time: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| {
         time.map_or(jiff::Timestamp::UNIX_EPOCH, |time| time.0)
@@ -383,6 +390,15 @@ fn log_end(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_container_gets_the_time_that_was_asked_for_as_far_as_there_is_a_clock() {
+        for (seconds, expected) in [(-1, 0), (0, 0), (30, 30), (i64::MAX, AGES.as_secs())] {
+            let grace = time_to_end(seconds);
+            assert_eq!(grace.as_secs(), expected);
+            assert!(tokio::time::Instant::now().checked_add(grace).is_some(), "{seconds}");
+        }
+    }
 
     #[test]
     fn the_end_of_a_file_is_read_and_of_a_log_what_was_said() {

@@ -132,7 +132,7 @@ pub(crate) async fn attach(
         let Some(socket) = socket.await else { return };
         let (mut incoming, outgoing) = split(socket);
         let attached = match container {
-            Ok(container) => container.attach().await.map_err(|error| detached(Err(error))),
+            Ok(container) => container.attach(files.stdin).await.map_err(|error| detached(Err(error))),
             Err(_) => Err(failure(&missing)),
         };
         let mut attached = match attached {
@@ -143,7 +143,7 @@ pub(crate) async fn attach(
                 return;
             }
         };
-        let stdin = attached.stdin.take().filter(|_| files.stdin);
+        let stdin = attached.stdin.take();
         let terminal = std::mem::take(&mut attached.terminal);
         let outputs = async {
             while let Some(piece) = attached.next().await? {

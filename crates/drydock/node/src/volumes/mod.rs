@@ -50,6 +50,8 @@ pub(crate) struct Prepared {
     volumes: BTreeMap<String, PathBuf>,
     /// Those that nobody in the pod writes to: what the API fills, and claims that are only to be read.
     read_only: BTreeSet<String>,
+    /// Those that are paths of the machine: what is gone from there may have to be made again.
+    paths: BTreeMap<String, HostPathVolumeSource>,
 }
 
 /// Brings the volumes of a pod about, or up to date, each for itself: those that are there, and why the others are not.
@@ -125,22 +127,23 @@ fn other(volume: &Volume, places: &Places, group: Option<u32>, fresh: bool) -> R
     Err("this node has no volumes of this kind".to_owned())
 }
 
-/// A path of the machine, checked as its type says before anything of the pod runs. What has become of it since is no
-/// reason to leave the pod alone.
+/// A path of the machine, made where its type says so and it is not there, and checked as its type says before anything
+/// of the pod runs. What has become of it since is no reason to leave the pod alone.
 fn host_path(host: &HostPathVolumeSource, fresh: bool) -> Result<PathBuf, String> {
     let path = PathBuf::from(&host.path);
     let wanted = host.type_.as_deref().unwrap_or_default();
-    if !fresh && !wanted.is_empty() {
-        return Ok(path);
-    }
     let failed = |what| {
         let path = path.display().to_string();
         move |error: io::Error| format!("{what} {path}: {}", words(&error))
     };
-    if wanted == "DirectoryOrCreate" && !path.exists() {
-        fs::create_dir_all(&path).map_err(failed("mkdir"))?;
-    } else if wanted == "FileOrCreate" && !path.exists() {
-        fs::File::create(&path).map_err(failed("open"))?;
+    match wanted {
+        // Where no type is said, what is missing is made, as container runtimes do.
+        "" | "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(&path).map_err(failed("mkdir"))?,
+        "FileOrCreate" if !path.exists() => drop(fs::File::create(&path).map_err(failed("open"))?),
+        _ => {}
+    }
+    if !fresh || wanted.is_empty() {
+        return Ok(path);
     }
     type Fits = fn(&fs::FileType) -> bool;
     let (name, fits): (_, Fits) = match wanted {
@@ -149,13 +152,6 @@ fn host_path(host: &HostPathVolumeSource, fresh: bool) -> Result<PathBuf, String
         "Socket" => ("socket file", FileTypeExt::is_socket),
         "CharDevice" => ("character device", FileTypeExt::is_char_device),
         "BlockDevice" => ("block device", FileTypeExt::is_block_device),
-        "" => {
-            // Where no type is said, what is missing is made, as container runtimes do.
-            if !path.exists() {
-                fs::create_dir_all(&path).map_err(failed("mkdir"))?;
-            }
-            return Ok(path);
-        }
         other => return Err(format!("{other} is an invalid volume type")),
     };
     match fs::metadata(&path) {
@@ -201,15 +197,19 @@ impl Prepared {
         if read_only {
             self.read_only.insert(volume.name.clone());
         }
+        if let Some(host) = &volume.host_path {
+            self.paths.insert(volume.name.clone(), host.clone());
+        }
     }
 
     /// Takes what was brought about later; the rest stays as it was.
     pub fn update(&mut self, later: Self) {
         self.volumes.extend(later.volumes);
         self.read_only.extend(later.read_only);
+        self.paths.extend(later.paths);
     }
 
-    /// What a container mounts of them.
+    /// What a container mounts of them. A path of the machine that was removed since is made again. Blocks.
     pub fn mounts(&self, container: &Container, env: &[(String, String)]) -> Result<Vec<Mount>, ConfigError> {
         let value = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         let mut mounts = Vec::new();
@@ -220,6 +220,9 @@ impl Prepared {
                     wish.name, container.name
                 ))
             })?;
+            if let Some(host) = self.paths.get(&wish.name) {
+                host_path(host, false).map_err(ConfigError)?;
+            }
             let below = match (&wish.sub_path_expr, &wish.sub_path) {
                 (Some(text), _) if !text.is_empty() => expand(text, &value),
                 (_, Some(text)) => text.clone(),
@@ -316,5 +319,34 @@ mod tests {
         let (prepared, failed) = machine.prepare_for(false, &volumes, "", Ok(""));
         assert_eq!((&prepared.volumes["socket"], failed), (&path, Vec::new()));
         assert!(!path.exists(), "nothing is made in its place");
+    }
+
+    #[test]
+    fn a_path_of_the_machine_that_was_removed_is_made_again_where_its_type_says_so() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let at = |name: &str| machine.0.path().join("paths").join(name);
+        let volume =
+            |(name, kind): &(&str, &str)| json!({"name": name, "hostPath": {"path": at(name), "type": kind}});
+        let mount = |(name, _): &(&str, &str)| json!({"name": name, "mountPath": format!("/{name}")});
+        let kinds = [("any", ""), ("directory", "DirectoryOrCreate"), ("file", "FileOrCreate")];
+        let volumes: Value = kinds.iter().map(volume).collect();
+        let mounts: Value = kinds.iter().map(mount).collect();
+        let container: Container =
+            serde_json::from_value(json!({"name": "c", "volumeMounts": mounts})).unwrap();
+        let (prepared, failed) = machine.prepare_for(true, &volumes, "", Ok(""));
+        assert_eq!(failed, [""; 0]);
+        let check = || {
+            assert!(at("any").is_dir() && at("directory").is_dir() && at("file").is_file());
+            fs::remove_dir_all(at("any")).unwrap();
+            fs::remove_dir_all(at("directory")).unwrap();
+            fs::remove_file(at("file")).unwrap();
+        };
+        check();
+        // Before a container is started again.
+        assert_eq!(prepared.mounts(&container, &[]).unwrap().len(), 3);
+        check();
+        // And by the next run of the node.
+        assert_eq!(machine.prepare_for(false, &volumes, "", Ok("")).1, [""; 0]);
+        check();
     }
 }

@@ -21,6 +21,7 @@ crate::tests![
     a_program_is_run_in_a_container,
     a_terminal_is_a_terminal,
     much_goes_through_a_container_that_is_attached_to,
+    who_only_listens_leaves_a_container_its_input,
     a_port_is_forwarded,
     last_words_of_a_pod_are_heard_by_a_caller_that_still_talks,
     strangers_are_turned_away,
@@ -178,6 +179,25 @@ async fn much_goes_through_a_container_that_is_attached_to(cluster: Arc<Cluster>
     assert!(out.len() == MESSAGES * LENGTH && out.iter().all(|byte| *byte == 0), "{}", out.len());
     assert!(String::from_utf8(status).unwrap().contains("Success"));
     cluster.until_phase("echo", "Succeeded").await;
+}
+
+async fn who_only_listens_leaves_a_container_its_input(cluster: Arc<Cluster>) {
+    let mut spec = script("(while sleep 0.1; do echo tick; done) & exec cat");
+    spec["restartPolicy"] = json!("Never");
+    (spec["containers"][0]["stdin"], spec["containers"][0]["stdinOnce"]) = (json!(true), json!(true));
+    cluster.pod("listen", spec).await;
+    cluster.until_phase("listen", "Running").await;
+    let path = "/attach/default/listen/main?stdout=1";
+    let mut listener = connect(&cluster, path, "v5.channel.k8s.io").await;
+    assert_eq!(listener.next().await.unwrap().unwrap(), Message::Binary(b"\x01tick\n".to_vec().into()));
+    let mut writer = connect(&cluster, &format!("{path}&stdin=1"), "v5.channel.k8s.io").await;
+    writer.send(Message::Binary(b"\0heard\n".to_vec().into())).await.unwrap();
+    writer.send(Message::Binary(vec![255, 0].into())).await.unwrap();
+    for socket in [&mut writer, &mut listener] {
+        let [_, out, _, status, _] = hear(socket).await;
+        assert!(out.contains("heard\n") && status.contains("Success"), "{out} {status}");
+    }
+    cluster.until_phase("listen", "Succeeded").await;
 }
 
 async fn a_port_is_forwarded(cluster: Arc<Cluster>) {

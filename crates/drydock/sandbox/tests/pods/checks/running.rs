@@ -180,7 +180,7 @@ async fn a_pod_outlives_a_moment_without_files(place: &Place) {
     let pid: i32 = record["process"]["pid"].as_i64().unwrap().try_into().unwrap();
     let mut attached = Vec::new();
     for _ in 0..4 {
-        attached.push(container.attach().await.unwrap());
+        attached.push(container.attach(false).await.unwrap());
     }
     let is_open = |fd: &u64| Path::new(&format!("/proc/{pid}/fd/{fd}")).is_symlink();
     let first = (0..).find(|fd| !is_open(fd));

@@ -12,6 +12,7 @@ checks![
     exec_runs_in_the_container_with_its_own_streams,
     exec_with_a_terminal_has_one_that_can_be_resized,
     attached_clients_write_and_read,
+    who_only_listens_leaves_a_container_its_input,
     what_a_container_does_not_read_holds_up_its_writer_alone,
     much_that_goes_in_comes_out,
     attached_clients_that_read_late_get_everything,
@@ -78,7 +79,7 @@ async fn attached_clients_write_and_read(place: &Place) {
         let mut config = place.container(id, &["sh", "-c", "read a; echo got $a"]);
         (config.stdin, config.tty) = (true, tty);
         let container = pod.start(config).await.unwrap();
-        let mut attached = container.attach().await.unwrap();
+        let mut attached = container.attach(true).await.unwrap();
         attached.stdin.as_mut().unwrap().write_all(b"it\n").await.unwrap();
         let mut text = Vec::new();
         while let Some(piece) = attached.next().await.unwrap() {
@@ -91,6 +92,25 @@ async fn attached_clients_write_and_read(place: &Place) {
         assert_eq!(container.wait().await.unwrap().code, 0);
         assert!(place.lines(id).contains("got it"));
     }
+    pod.stop().await.unwrap();
+}
+
+async fn who_only_listens_leaves_a_container_its_input(place: &Place) {
+    let pod = place.pod("listen").await;
+    let mut config = place.container("c", &["cat"]);
+    (config.stdin, config.stdin_once) = (true, true);
+    let container = pod.start(config).await.unwrap();
+    let mut listener = container.attach(false).await.unwrap();
+    assert!(listener.stdin.is_none());
+    let mut writer = container.attach(true).await.unwrap();
+    let mut stdin = writer.stdin.take().expect("nobody has taken it");
+    assert!(container.attach(true).await.unwrap().stdin.is_none(), "there is one, and it is taken");
+    stdin.write_all(b"it").await.unwrap();
+    drop(stdin);
+    let both = async { tokio::join!(heard(&mut listener), heard(&mut writer)) };
+    let (first, second) = tokio::time::timeout(LONG, both).await.expect("its input has ended");
+    assert_eq!((&first.unwrap()[0], &second.unwrap()[0]), (&b"it".to_vec(), &b"it".to_vec()));
+    assert_eq!(container.wait().await.unwrap().code, 0);
     pod.stop().await.unwrap();
 }
 
@@ -115,7 +135,7 @@ async fn writer(place: &Place, pod: &Pod, bytes: usize) -> (Container, Attached)
     let mut config = place.container("c", &["sh", "-c", &script]);
     config.stdin = true;
     let container = pod.start(config).await.unwrap();
-    let mut attached = container.attach().await.unwrap();
+    let mut attached = container.attach(true).await.unwrap();
     attached.stdin.as_mut().unwrap().write_all(b"go\n").await.unwrap();
     (container, attached)
 }
@@ -135,7 +155,7 @@ async fn what_a_container_does_not_read_holds_up_its_writer_alone(place: &Place)
     let mut config = place.container("c", &["sleep", "600"]);
     config.stdin = true;
     let container = pod.start(config).await.unwrap();
-    let mut stdin = container.attach().await.unwrap().stdin.unwrap();
+    let mut stdin = container.attach(true).await.unwrap().stdin.unwrap();
     let pipe = stdin.as_fd().try_clone_to_owned().unwrap();
     let writing = tokio::spawn(async move { stdin.write_all(&[0; 1 << 20]).await });
     place.until("the pipe is full", async || rustix::io::ioctl_fionread(&pipe) == Ok(64 << 10)).await;
@@ -151,7 +171,7 @@ async fn much_that_goes_in_comes_out(place: &Place) {
     let mut config = place.container("c", &["cat"]);
     (config.stdin, config.stdin_once, config.log) = (true, true, None);
     let container = pod.start(config).await.unwrap();
-    let mut attached = container.attach().await.unwrap();
+    let mut attached = container.attach(true).await.unwrap();
     let mut stdin = attached.stdin.take().unwrap();
     let write = async {
         stdin.write_all(&vec![b'x'; MUCH]).await.unwrap();
@@ -170,7 +190,7 @@ async fn attached_clients_that_read_late_get_everything(place: &Place) {
     let pod = place.pod("late").await;
     let (container, mut late) = writer(place, &pod, MUCH).await;
     goes_no_further(place).await;
-    let mut second = container.attach().await.unwrap();
+    let mut second = container.attach(false).await.unwrap();
     let both = async { tokio::join!(heard(&mut late), heard(&mut second)) };
     let (first, second) = tokio::time::timeout(LONG, both).await.unwrap();
     let [out, err] = first.unwrap();
@@ -207,7 +227,7 @@ async fn an_attached_client_that_is_gone_holds_nobody_up(place: &Place) {
 async fn a_pod_that_is_gone_before_its_container_is_no_end_of_its_output(place: &Place) {
     let pod = place.pod("cut").await;
     let container = pod.start(place.container("c", &["sh", "-c", "echo x; exec sleep 600"])).await.unwrap();
-    let mut attached = container.attach().await.unwrap();
+    let mut attached = container.attach(true).await.unwrap();
     pod.stop().await.unwrap();
     assert_eq!(heard(&mut attached).await.unwrap_err().to_string(), "its output broke off");
 }
