@@ -152,9 +152,7 @@ fn trouble(
         Script::Failed(trouble) | Script::Absent { trouble, .. } => Some(trouble.clone()),
         _ => None,
     };
-    server::trouble(view, instance, target, health)
-        .or_else(of_script)
-        .or_else(|| backups::unrecorded(view))
+    server::trouble(view, instance, target, health).or_else(of_script).or_else(|| backups::unrecorded(view))
 }
 
 fn live(view: &View<MySQL>) -> Option<StatefulSet> {

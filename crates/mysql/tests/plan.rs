@@ -221,7 +221,10 @@ fn a_server_whose_volume_is_being_deleted_is_left_as_it_is() {
         assert!(line.starts_with("change  status") || line.contains("event Warning"), "{line}");
     }
     let said = stage.rest().condition("Degraded");
-    assert!(said.starts_with("True VolumeGoing: the PersistentVolumeClaim mysql-pvc-shop is being"), "{said}");
+    assert!(
+        said.starts_with("True VolumeGoing: the PersistentVolumeClaim mysql-pvc-shop is being"),
+        "{said}"
+    );
     assert!(stage.condition("Ready").starts_with("True"), "it serves: {}", stage.condition("Ready"));
     stage.meanwhile("{kind: MySQL, spec: {paused: true}}").rest();
     assert!(stage.condition("Degraded").starts_with("True VolumeGoing"), "{}", stage.condition("Degraded"));
@@ -252,9 +255,17 @@ fn a_script_that_failed_is_told_also_while_paused() {
     runs(&mut stage, "mysql:8.0", "mysql", "8.0.40");
     stage.rest();
     stage.meanwhile("{apiVersion: batch/v1, kind: Job, metadata: {name: mysql-init-shop}, status: {conditions: [{type: Failed, status: 'True'}]}}").rest();
-    assert!(stage.condition("Degraded").starts_with("True InitScriptFailed"), "{}", stage.condition("Degraded"));
+    assert!(
+        stage.condition("Degraded").starts_with("True InitScriptFailed"),
+        "{}",
+        stage.condition("Degraded")
+    );
     stage.meanwhile("{kind: MySQL, spec: {paused: true}}").rest();
-    assert!(stage.condition("Degraded").starts_with("True InitScriptFailed"), "{}", stage.condition("Degraded"));
+    assert!(
+        stage.condition("Degraded").starts_with("True InitScriptFailed"),
+        "{}",
+        stage.condition("Degraded")
+    );
 }
 
 #[test]
