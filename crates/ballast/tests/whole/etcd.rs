@@ -70,6 +70,15 @@ fn walk(user: User) {
     assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
 }
 
+/// Says that it is done when it goes, also where a test fails: whoever waits for that must not wait for ever.
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One after the other is replaced while somebody writes, and what was acknowledged is there.
 fn updated(cluster: &Cluster) {
     let done = AtomicBool::new(false);
@@ -88,6 +97,7 @@ fn updated(cluster: &Cluster) {
             }
             acknowledged
         });
+        let updated = Done(&done);
         cluster.kubectl("rollout restart statefulset/etcd").ok();
         let budget = "poddisruptionbudget/etcd";
         let mut least = 3;
@@ -100,7 +110,7 @@ fn updated(cluster: &Cluster) {
         });
         assert_eq!(least, 2, "one at a time");
         cluster.becomes(budget, ".status.disruptionsAllowed", "1");
-        done.store(true, Ordering::Relaxed);
+        drop(updated);
         writer.join().unwrap()
     });
     assert!(!written.is_empty());

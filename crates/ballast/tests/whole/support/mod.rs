@@ -102,18 +102,16 @@ pub fn kubectl_program() -> &'static Path {
     PROGRAM.get_or_init(|| said(&mut Command::new(root().join("hack/kubectl")), "").ok().trim().into())
 }
 
-/// Waits until `look` sees something. A kubectl that looks takes a processor from what it waits for, so it does for a third
-/// of the time at most.
+/// Waits until `look` sees something.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let began = Instant::now();
         if let Some(seen) = look() {
             return seen;
         }
         assert!(Instant::now() < deadline, "still not after {PATIENCE:?}: {what}");
-        sleep((2 * began.elapsed()).max(Duration::from_millis(20)));
+        sleep(Duration::from_millis(20));
     }
 }
 
