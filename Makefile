@@ -32,9 +32,9 @@ up: setup build ## Start a Kubernetes in one process with every operator in it (
 	@exec $(BALLAST) up $(ARGS)
 
 # What is built to be run once needs no pieces to be built again from. What the tests start waits for clocks and for
-# each other: half as many again as there are processors keep them busy.
+# each other: twice as many as there are processors keep them busy.
 .PHONY: test
-test: export RUST_TEST_THREADS ?= $(shell echo $$((3 * $$(nproc) / 2)))
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: setup-test ## Run every test that needs no other cluster.
 	CARGO_INCREMENTAL=0 $(CARGO) test --workspace --locked
 

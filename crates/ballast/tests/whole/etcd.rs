@@ -56,8 +56,10 @@ fn walk(user: User) {
     etcdctl(&cluster, 0, &["put", "greeting", "hello"]).ok();
     assert_eq!(etcdctl(&cluster, 2, &["get", "greeting", "--print-value-only"]).ok(), "hello\n");
 
+    let followed = cluster.follow("statefulset/etcd", &[".status.readyReplicas"]);
+    assert_eq!(followed.line(), "3");
     cluster.kubectl("delete pod etcd-1 --grace-period=0 --force").ok();
-    eventually("a member is missing", || (ready(&cluster) < 3).then_some(()));
+    while followed.line() == "3" {}
     assert_eq!(one_cluster(&cluster), members, "it is the same member, with what it had");
     let own = ["get", "greeting", "--print-value-only", "--consistency=s"];
     assert_eq!(etcdctl(&cluster, 1, &own).ok(), "hello\n");
@@ -98,16 +100,21 @@ fn updated(cluster: &Cluster) {
             acknowledged
         });
         let updated = Done(&done);
+        let paths = [".status.readyReplicas", ".status.currentRevision", ".status.updateRevision"];
+        let followed = cluster.follow("statefulset/etcd", &paths);
+        let before = followed.line();
         cluster.kubectl("rollout restart statefulset/etcd").ok();
         let budget = "poddisruptionbudget/etcd";
-        let mut least = 3;
-        eventually("all are of the new revision", || {
-            least = least.min(ready(cluster));
-            let field = |path: &str| cluster.field("statefulset/etcd", path);
-            (field(".status.updatedReplicas") == "3"
-                && field(".status.currentRevision") == field(".status.updateRevision"))
-            .then_some(())
-        });
+        let old = before.split(' ').next_back().unwrap();
+        let mut least = usize::MAX;
+        loop {
+            let line = followed.line();
+            let [ready, current, update] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line:?}") };
+            least = least.min(ready.parse().unwrap_or(0));
+            if current == update && current != old {
+                break;
+            }
+        }
         assert_eq!(least, 2, "one at a time");
         cluster.becomes(budget, ".status.disruptionsAllowed", "1");
         drop(updated);

@@ -102,16 +102,18 @@ pub fn kubectl_program() -> &'static Path {
     PROGRAM.get_or_init(|| said(&mut Command::new(root().join("hack/kubectl")), "").ok().trim().into())
 }
 
-/// Waits until `look` sees something.
+/// Waits until `look` sees something. A kubectl that looks takes a processor from what it waits for, so it does for half of
+/// the time at most; what is there only for a moment is seen by [`Cluster::follow`].
 #[track_caller]
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
+        let began = Instant::now();
         if let Some(seen) = look() {
             return seen;
         }
         assert!(Instant::now() < deadline, "still not after {PATIENCE:?}: {what}");
-        sleep(Duration::from_millis(20));
+        sleep(began.elapsed().max(Duration::from_millis(20)));
     }
 }
 
@@ -232,6 +234,8 @@ impl Cluster {
             .env("KUBECONFIG", &self.kubeconfig)
             // Ports come back: what kubectl remembers of another cluster must not be taken for this one's.
             .env("KUBECACHEDIR", self.directory.path().join("cache"))
+            // It ends before it would have anything worth collecting.
+            .env("GOGC", "off")
             .current_dir(root());
         command
     }
@@ -274,6 +278,14 @@ impl Cluster {
         eventually(&format!("{path} of {object} is {expected:?}"), || {
             (self.field(object, path) == expected).then_some(())
         });
+    }
+
+    /// What fields of an object read, a line for now and one for each change from now on.
+    pub fn follow(&self, object: &str, paths: &[&str]) -> Process {
+        let fields: Vec<_> = paths.iter().map(|path| format!("{{{path}}}")).collect();
+        let mut command = self.command();
+        command.args(["get", object, "--watch", "-o", &format!("jsonpath={}{{'\\n'}}", fields.join(" "))]);
+        Process::start(command)
     }
 
     /// Waits until kubectl says something.
