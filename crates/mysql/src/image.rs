@@ -1,6 +1,7 @@
 //! Whether another server can be had: its image is looked into before the one that serves is touched.
 
 use ballast_operator::{View, pod};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
 
 use crate::{
@@ -11,6 +12,9 @@ use crate::{
     resource::MySQL,
     validate::Instance,
 };
+
+/// How long the pod of a Job that is done may be seen later than that: it is watched by itself.
+const LATE: SignedDuration = SignedDuration::from_mins(2);
 
 /// How far the looking is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +49,8 @@ pub(crate) fn look(view: &View<MySQL>, instance: &Instance) -> Look {
             let why = jobs::why_failed(&pods).or_else(|| jobs::given_up(&job));
             Look::Lacking(why.unwrap_or_else(|| "nobody said why".to_owned()))
         }
-        // Who knew what is in it may be gone with its pod.
-        Progress::Complete => pods.last().and_then(jobs::last_words).map_or(Look::Outdated, |words| {
-            match server(&words.flavour, &words.version) {
+        Progress::Complete => match pods.last().and_then(jobs::last_words) {
+            Some(words) => match server(&words.flavour, &words.version) {
                 Some(found)
                     if found.flavour == instance.server.flavour
                         && found.version.satisfies(&instance.server.version) =>
@@ -56,7 +59,16 @@ pub(crate) fn look(view: &View<MySQL>, instance: &Instance) -> Look {
                 }
                 Some(found) => Look::Lacking(format!("the image {} has {found}", instance.image)),
                 None => Look::Lacking(format!("the image {} has {:?}", instance.image, words.version)),
-            }
-        }),
+            },
+            None if pods.is_empty() && is_new(&job, view.now) => Look::Running,
+            // Who knew what is in it is gone with its pod.
+            None => Look::Outdated,
+        },
     }
+}
+
+/// Whether a Job was done just now.
+fn is_new(job: &Job, now: Timestamp) -> bool {
+    let done = job.status.as_ref().and_then(|status| status.completion_time.as_ref());
+    done.is_some_and(|done| now.duration_since(done.0) < LATE)
 }

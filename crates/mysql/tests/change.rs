@@ -6,6 +6,7 @@ mod support;
 
 use ballast_mysql::{MySQLOperator, ServerStatus, Told};
 use ballast_staging::{Stage, same_text};
+use jiff::SignedDuration;
 use support::{COMPLETE, backup, looked, runs, serves, settled, told};
 
 /// The Job that looks into an image.
@@ -88,6 +89,21 @@ fn before_anything_else_the_other_version_is_looked_for() {
     stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.0'}}").rest();
     assert_eq!(stage.child("Job", LOOK), NO_LOOK);
     assert_eq!(image(&stage), "mysql:8.0");
+}
+
+#[test]
+fn a_pod_that_is_seen_later_than_its_job_is_waited_for_and_one_that_is_gone_is_not() {
+    let mut stage = settled("");
+    stage.meanwhile("{kind: MySQL, spec: {mysqlVersion: '8.4'}}").rest();
+    let done = stage.view.now;
+    stage.meanwhile(&format!(
+        "{{apiVersion: batch/v1, kind: Job, metadata: {{name: {LOOK}}}, status: {{completionTime: '{done}', conditions: \
+         [{{type: Complete, status: 'True'}}]}}}}"
+    ));
+    assert_eq!(stage.effects(), "", "its pod may be seen in a moment");
+    stage.view.now += SignedDuration::from_mins(3);
+    let effects = stage.effects();
+    assert!(effects.contains("remove") && effects.contains(LOOK), "{effects}");
 }
 
 #[test]
