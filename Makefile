@@ -14,6 +14,8 @@ TRIPLE  := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 RELEASE  = RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) $(1) --release --locked --target $(TRIPLE)
 STATIC  := $(call RELEASE,build)
 BALLAST := target/$(TRIPLE)/release/ballast
+# What is built to be run once needs no pieces to be built again from; and what one target built, the others have.
+TEST    := CARGO_INCREMENTAL=0 $(CARGO) test --workspace --locked
 ARCHIVE ?= target/ballast-image.tar
 KUBECTL  = $(shell hack/kubectl)
 
@@ -31,12 +33,11 @@ help: ## Show this.
 up: setup build ## Start a Kubernetes in one process with every operator in it (Ctrl-C stops it).
 	@exec $(BALLAST) up $(ARGS)
 
-# What is built to be run once needs no pieces to be built again from. What the tests start waits for clocks and for
-# each other: twice as many as there are processors keep them busy.
+# What the tests start waits for clocks and for each other: twice as many as there are processors keep them busy.
 .PHONY: test
 test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 test: setup-test ## Run every test that needs no other cluster.
-	CARGO_INCREMENTAL=0 $(CARGO) test --workspace --locked
+	$(TEST)
 
 ##@ Development
 
@@ -61,13 +62,13 @@ test-real: setup-test ## The conformance suite on a real Kubernetes: KUBECONFIG'
 .PHONY: prove
 prove: setup-test ## Crash the operators after every single write, in every life, also with real databases (an hour on 2 cores).
 	BALLAST_PROVE=all $(call RELEASE,test) -p ballast-proving -- --nocapture
-	BALLAST_PROVE=all $(CARGO) test -p ballast --locked --test whole -- --nocapture mysql_crashes::
+	BALLAST_PROVE=all $(TEST) --test whole -- --nocapture mysql_crashes::
 
 .PHONY: soak
 soak: setup-test ## Kill the API server and the node at random, under writers and during updates, a hundred times each; put a release's agent into pods (minutes).
-	BALLAST_SOAK=100 $(CARGO) test -p ballast --locked --test whole -- --nocapture --test-threads=1 durable:: soak::
+	BALLAST_SOAK=100 $(TEST) --test whole -- --nocapture --test-threads=1 durable:: soak::
 	$(STATIC) -p ballast
-	BALLAST_PROGRAM=$(CURDIR)/$(BALLAST) $(CARGO) test -p ballast --locked --test whole -- --nocapture agent_servers::
+	BALLAST_PROGRAM=$(CURDIR)/$(BALLAST) $(TEST) --test whole -- --nocapture agent_servers::
 
 .PHONY: bench
 bench: setup ## Print the benchmark tables (beside a real API server with REAL=1).
