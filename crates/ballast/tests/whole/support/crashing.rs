@@ -90,7 +90,7 @@ impl Life {
         Life::default()
     }
 
-    /// Applies an object, and waits until these fields read so.
+    /// Applies an object, and waits until these fields read so; those of what is not there read empty.
     pub fn apply(mut self, name: &'static str, yaml: String, signs: &[Sign]) -> Self {
         self.0.push(Act { name, what: What::Apply(yaml, signs.to_vec()) });
         self
@@ -268,6 +268,7 @@ impl LifeOf<'_> {
         let kind = match kind {
             "mysql" => KINDS[0],
             "mysqlbackup" => KINDS[1],
+            "job" => KINDS[4],
             "pvc" => KINDS[8],
             other => panic!("{other} has no kind here"),
         };
@@ -323,7 +324,7 @@ impl LifeOf<'_> {
                     for (object, path, expected) in signs {
                         let (api, name) = self.named(object);
                         let found = api.get_opt(name).await.unwrap();
-                        over &= found.is_some_and(|found| reads(&json!(found), path) == *expected);
+                        over &= reads(&json!(found), path) == *expected;
                     }
                     over
                 }
@@ -368,7 +369,11 @@ impl LifeOf<'_> {
 /// `.status.phase`.
 fn reads(object: &Value, path: &str) -> String {
     let found = path.trim_start_matches('.').split('.').fold(object, |value, field| &value[field]);
-    found.as_str().map_or_else(|| found.to_string(), str::to_owned)
+    match found {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// A line without checksums, the names of files and their sizes.
