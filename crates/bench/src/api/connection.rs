@@ -10,6 +10,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use memchr::memmem;
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -154,7 +155,7 @@ impl Connection {
     /// What there is up to `end` and with it.
     async fn until(&mut self, end: &[u8]) -> Result<String> {
         loop {
-            if let Some(place) = self.unread().windows(end.len()).position(|bytes| bytes == end) {
+            if let Some(place) = memmem::find(self.unread(), end) {
                 let text = String::from_utf8_lossy(&self.unread()[..place + end.len()]).into_owned();
                 self.at += place + end.len();
                 return Ok(text);
