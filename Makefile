@@ -60,7 +60,7 @@ test-real: setup-test ## The conformance suite on a real Kubernetes: KUBECONFIG'
 	hack/test-real
 
 .PHONY: prove
-prove: setup-test ## Crash the operators after every single write, in every life, also with real databases (an hour on 2 cores).
+prove: setup-test ## Crash the operators after every single write, in every life, also with real databases (forty minutes on 2 cores).
 	BALLAST_PROVE=all $(call RELEASE,test) -p ballast-proving -- --nocapture
 	BALLAST_PROVE=all $(TEST) --test whole -- --nocapture mysql_crashes::
 
