@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ballast_memcached::{Memcached, MemcachedOperator, Stats, Told};
 use ballast_operator::{Action, Answer, Failure, Question, pod};
-use ballast_proving::{Act, ActError, Life, NO_SUCH_TAG, Prove, Sample, Service, State};
+use ballast_proving::{Act, ActError, Life, NO_SUCH_TAG, Prove, Service, State};
 use ballast_runtime::{About, Engine, NoEngine};
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::Pod;
@@ -124,11 +124,8 @@ fn whatever_goes_wrong_a_memcached_ends_as_if_nothing_had() {
         .act("upgrade to a version that hangs", Act::edit(sample(3, HANGS)))
         .act("go back", Act::edit(sample(3, "1.6.9")))
         .act("delete", Act::delete(SAMPLE));
-    // Three lives: fewer of each.
-    let sample = Sample { crashes: 16, write_faults: 12, watch_faults: 8, action_faults: 0 };
     Prove::new(MemcachedOperator::default)
         .service(Servers)
-        .sample(sample)
         .life(seed)
         .life(mishaps)
         .life(silence)
