@@ -2,12 +2,13 @@
 //!
 //! An event that comes alone is sent at once. Where changes go on and on, sending each by itself costs the server, the
 //! client and the kernel between them more than the change did, for every watch there is; so a watch that has been sent
-//! many pieces lately waits a moment, and what comes in that moment goes with it.
+//! many pieces lately rests a moment before it looks again, and what came in that moment goes together. All that rest
+//! do so until the same moment: the machine wakes once for a hundred of them, and not a hundred times.
 //!
 //! **Always holds:** nothing waits longer than [`PAUSE`], and nothing at all where fewer than [`AT_ONCE`] pieces were
 //! sent in as many pauses.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use tokio::time::Instant;
 
@@ -26,12 +27,25 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// When the next piece may be sent, which is then taken for sent; none for at once.
-    pub fn next(&mut self, now: Instant) -> Option<Instant> {
-        let due = self.due.unwrap_or(now).max(now);
-        self.due = Some(due + PAUSE);
-        due.checked_sub(PAUSE * AT_ONCE).filter(|from| *from > now)
+    /// A piece is sent.
+    pub fn sent(&mut self, now: Instant) {
+        let due = self.due.unwrap_or(now).max(now) + PAUSE;
+        self.due = Some(due.min(now + PAUSE * (AT_ONCE + 1)));
     }
+
+    /// Until when to rest before the next one; none for not at all.
+    pub fn rest(&self, now: Instant) -> Option<Instant> {
+        let ahead = self.due?.checked_duration_since(now)?;
+        (ahead > PAUSE * AT_ONCE).then(|| step_after(now))
+    }
+}
+
+/// The first moment after this one at which watches that rest go on.
+fn step_after(now: Instant) -> Instant {
+    static FIRST: OnceLock<Instant> = OnceLock::new();
+    let since = now.saturating_duration_since(*FIRST.get_or_init(|| now));
+    let into = since.as_nanos() % PAUSE.as_nanos();
+    now + PAUSE.saturating_sub(Duration::from_nanos(u64::try_from(into).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -43,8 +57,9 @@ mod tests {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..count {
-            let from = pace.next(now).unwrap_or(now);
+            let from = pace.rest(now).unwrap_or(now);
             waits.push((from - now).as_millis());
+            pace.sent(from);
             now = from + Duration::from_millis(between);
         }
         waits
@@ -60,18 +75,34 @@ mod tests {
         let waits = waits(0, 40);
         let (burst, rest) = waits.split_at(AT_ONCE as usize + 1);
         assert_eq!(burst, vec![0; burst.len()]);
-        assert_eq!(rest, vec![PAUSE.as_millis(); rest.len()]);
+        // The first goes to where the others are.
+        assert_eq!(rest[1..], vec![PAUSE.as_millis(); rest.len() - 1]);
     }
 
     #[test]
     fn no_piece_waits_longer_than_a_pause_and_quiet_makes_good() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        let mut at = now;
+        let (mut pace, mut at) = (Pace::default(), Instant::now());
         for _ in 0..100 {
-            let from = pace.next(at).unwrap_or(at);
+            let from = pace.rest(at).unwrap_or(at);
             assert!(from - at <= PAUSE);
+            pace.sent(from);
             at = from;
         }
-        assert_eq!(pace.next(at + PAUSE * (AT_ONCE + 1)), None);
+        assert!(pace.rest(at).is_some());
+        assert_eq!(pace.rest(at + PAUSE), None);
+    }
+
+    #[test]
+    fn all_rest_until_the_same_moment() {
+        let now = Instant::now();
+        let tired = |from: Instant| {
+            let mut pace = Pace::default();
+            (0..=AT_ONCE).for_each(|_| pace.sent(from));
+            pace
+        };
+        let first = tired(now).rest(now).unwrap();
+        let later = now + (first - now) / 2;
+        assert_eq!(tired(later).rest(later), Some(first));
+        assert_eq!(tired(first).rest(first), Some(first + PAUSE));
     }
 }

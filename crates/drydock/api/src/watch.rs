@@ -74,6 +74,16 @@ enum Line {
     Error(Failure),
 }
 
+impl Line {
+    /// About as many bytes as it is written in.
+    fn about(&self) -> usize {
+        match self {
+            Line::Object(_, stored, _) => stored.value.len() + 64,
+            Line::Bookmark(..) | Line::Error(_) => 512,
+        }
+    }
+}
+
 struct Follow {
     context: Context,
     include: table::Include,
@@ -184,7 +194,7 @@ impl Follow {
         if self.queue.is_empty() && !self.fill().await {
             return Piece::End;
         }
-        let mut out = Vec::with_capacity(1024);
+        let mut out = Vec::with_capacity(self.queue.iter().take(BATCH).map(Line::about).sum());
         let mut count = 0;
         while count < BATCH
             && let Some(line) = self.queue.pop_front()
@@ -227,6 +237,9 @@ impl Follow {
     async fn fill(&mut self) -> bool {
         while self.queue.is_empty() {
             let Some(mut watch) = self.watch.take() else { return false };
+            if let Some(until) = self.pace.rest(Instant::now()) {
+                tokio::time::sleep_until(until).await;
+            }
             let bookmark = self.bookmark;
             let bookmarked = async {
                 match bookmark {
@@ -239,9 +252,6 @@ impl Follow {
                 next = watch.next() => {
                     if !self.take(next) {
                         return !self.queue.is_empty();
-                    }
-                    if !self.queue.is_empty() && let Some(at) = self.pace.next(Instant::now()) {
-                        tokio::time::sleep_until(at).await;
                     }
                     while self.queue.len() < BATCH
                         && let Some(next) = watch.next().now_or_never()
@@ -259,6 +269,7 @@ impl Follow {
             }
             self.watch = Some(watch);
         }
+        self.pace.sent(Instant::now());
         true
     }
 
