@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// The next piece of such an answer, added to `text`. False at its end.
-    pub async fn piece(&mut self, text: &mut Vec<u8>) -> Result<bool> {
+    pub async fn chunk_into(&mut self, text: &mut Vec<u8>) -> Result<bool> {
         let Some(length) = self.chunk().await? else { return Ok(false) };
         while self.unread().len() < length + 2 {
             self.read().await?;

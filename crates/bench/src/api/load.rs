@@ -70,6 +70,14 @@ pub fn alone<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime.context("no runtime")?.block_on(work)
 }
 
+/// The same for what listens: whenever there is nothing to do the thread sleeps so long, whatever comes. A thread that is
+/// woken for every piece costs the sender more than the piece does.
+pub fn listening<T>(rest: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().on_thread_park(move || std::thread::sleep(rest)).build();
+    runtime.context("no runtime")?.block_on(work)
+}
+
 /// The first of these to fail, or all that they gave.
 pub async fn together<T>(work: impl IntoIterator<Item = impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
     work.into_iter().collect::<FuturesUnordered<_>>().try_collect().await

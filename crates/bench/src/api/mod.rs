@@ -209,6 +209,8 @@ async fn beside(ballast: &Path, real: Option<&Path>) -> Result<()> {
     let mut seen = seen.into_iter();
     let [ours_saw, theirs_saw] = [seen.next(), seen.next()].map(Option::unwrap_or_default);
     table.row([watching::WHAT.into(), ours_saw, theirs_saw, String::new(), watching::GOAL.into()]);
+    let bare = block_in_place(watching::bare)?;
+    table.row([watching::BARE.into(), bare, String::new(), String::new(), String::new()]);
     table.print();
     if let Some(theirs) = &theirs {
         let namespaces: Api<Namespace> = Api::all(theirs.server.client.clone());

@@ -1,29 +1,43 @@
 //! One write, seen by many.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Write,
+    net::TcpListener,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
-use memchr::{memchr, memmem};
+use memchr::{memchr, memmem::Finder};
 use serde_json::json;
+use tokio::{io::AsyncReadExt, net::TcpStream};
 
 use super::{
     MAPS,
-    connection::Server,
-    load::{Load, alone, together},
+    connection::{Connection, Server},
+    load::{Load, alone, listening, together},
 };
 
 pub const WHAT: &str = "a write to 100 watchers, from being sent to being seen";
 pub const GOAL: &str = "p99 under 10 ms at 1000 writes/s";
+pub const BARE: &str = "as many bytes to 100 bare sockets, nothing stored: the machine's own";
 
 const WATCHERS: usize = 100;
 /// Each writes one object, again and again.
 const WRITERS: u32 = 16;
 const WRITES_PER_SECOND: u32 = 1000;
 const WRITES: usize = 5000;
+/// Each writer writes as often as the others.
+const SEEN: usize = WRITES / WRITERS as usize * WRITERS as usize;
 /// A server that has not told all by then does not keep up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the watchers let pieces come before they read them. It counts as lateness.
+const REST: Duration = Duration::from_micros(500);
 /// What stands before the moment of a write in an event.
-const MARK: &[u8] = b"\"at\":\"";
+static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"at\":\""));
+/// An event's bytes, and how many events go to a socket at once, where there is nothing but sockets.
+const BYTES: usize = 600;
+const STEP: usize = 4;
 
 /// How long each write took to each watcher, at how many writes per second; and how long that was done, in seconds.
 pub fn measure(server: &Server) -> Result<(String, f64)> {
@@ -32,7 +46,7 @@ pub fn measure(server: &Server) -> Result<(String, f64)> {
     std::thread::scope(|threads| {
         let (ready, begin) = std::sync::mpsc::channel();
         let watching = threads.spawn(move || {
-            alone(async {
+            listening(REST, async {
                 let path = format!("{MAPS}?watch=true&labelSelector=for%3Dwatchers");
                 let request = server.request("GET", &path, "");
                 let mut watches = together((0..WATCHERS).map(|_| watch(server, &request))).await?;
@@ -48,10 +62,49 @@ pub fn measure(server: &Server) -> Result<(String, f64)> {
         let rate = alone(write(server, began, WRITES, pause))?;
         let times = watching.join().map_err(|_| anyhow::anyhow!("the watchers panicked"))??;
         let seconds = first.elapsed().as_secs_f64();
-        let seen = Load::of(times.concat(), 1.0);
-        let [most, half] = [0.01, 0.5].map(|share| seen.all_but(share));
-        Ok((format!("p99 {most:.1} ms, median {half:.1} ms, at {rate:.0} writes/s"), seconds))
+        Ok((format!("{}, at {rate:.0} writes/s", late(times)), seconds))
     })
+}
+
+/// The least that any server takes on this machine: lines of the same size at the same pace from one thread to as many
+/// sockets, with nothing asked, stored or encrypted. A machine on which this is late is late for everybody.
+pub fn bare() -> Result<String> {
+    let began = Instant::now();
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let address = listener.local_addr()?;
+    std::thread::scope(|threads| {
+        let watching = threads.spawn(move || {
+            listening(REST, async {
+                let connect = async || Ok(Watcher::of(TcpStream::connect(address).await?));
+                let mut watches = together((0..WATCHERS).map(|_| connect())).await?;
+                together(watches.iter_mut().map(|watch| watch.seen(began))).await
+            })
+        });
+        let mut sockets = Vec::new();
+        for _ in 0..WATCHERS {
+            let (socket, _) = listener.accept()?;
+            socket.set_nodelay(true)?;
+            sockets.push(socket);
+        }
+        let (first, mut lines) = (Instant::now(), Vec::new());
+        for number in 0..SEEN {
+            let turn = first + Duration::from_secs(1) / WRITES_PER_SECOND * number as u32;
+            std::thread::sleep(turn.saturating_duration_since(Instant::now()));
+            let line = json!({"at": began.elapsed().as_nanos().to_string()}).to_string();
+            writeln!(lines, "{line:BYTES$}")?;
+            if number % STEP == STEP - 1 {
+                sockets.iter_mut().try_for_each(|socket| socket.write_all(&lines))?;
+                lines.clear();
+            }
+        }
+        Ok(late(watching.join().map_err(|_| anyhow::anyhow!("the watchers panicked"))??))
+    })
+}
+
+fn late(times: Vec<Vec<f64>>) -> String {
+    let seen = Load::of(times.concat(), 1.0);
+    let [most, half] = [0.01, 0.5].map(|share| seen.all_but(share));
+    format!("p99 {most:.1} ms, median {half:.1} ms")
 }
 
 /// Writes so many times, and gives how many that were per second.
@@ -78,45 +131,68 @@ async fn write(server: &Server, began: Instant, count: usize, pause: Duration) -
     Ok(count as f64 / first.elapsed().as_secs_f64())
 }
 
+/// What a watcher reads from.
+trait Source {
+    /// Adds what comes next to `text`. False at the end.
+    async fn piece(&mut self, text: &mut Vec<u8>) -> Result<bool>;
+}
+
+impl Source for Connection {
+    async fn piece(&mut self, text: &mut Vec<u8>) -> Result<bool> {
+        self.chunk_into(text).await
+    }
+}
+
+impl Source for TcpStream {
+    async fn piece(&mut self, text: &mut Vec<u8>) -> Result<bool> {
+        text.reserve(STEP * BYTES * 2);
+        Ok(self.read_buf(text).await? > 0)
+    }
+}
+
 /// A watcher costs as little as it can: it has the machine in common with the server.
-struct Watcher {
-    connection: super::connection::Connection,
+struct Watcher<S> {
+    source: S,
     text: Vec<u8>,
     /// Up to where it was read.
     at: usize,
 }
 
 /// A watch that has told what there was.
-async fn watch(server: &Server, request: &[u8]) -> Result<Watcher> {
-    let mut watch = Watcher { connection: server.connect().await?, text: Vec::new(), at: 0 };
-    watch.connection.follow(request).await?;
+async fn watch(server: &Server, request: &[u8]) -> Result<Watcher<Connection>> {
+    let mut watch = Watcher::of(server.connect().await?);
+    watch.source.follow(request).await?;
     for _ in 0..WRITERS {
         watch.moment().await?;
     }
     Ok(watch)
 }
 
-impl Watcher {
+impl<S: Source> Watcher<S> {
+    fn of(source: S) -> Self {
+        Self { source, text: Vec::new(), at: 0 }
+    }
+
     /// The moment of the next event's write.
     async fn moment(&mut self) -> Result<Duration> {
         loop {
             let unread = &self.text[self.at..];
             if let Some(end) = memchr(b'\n', unread) {
-                let mark = memmem::find(&unread[..end], MARK).context("no moment")?;
-                let digits = unread[mark + MARK.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+                let mark = MARK.find(&unread[..end]).context("no moment")? + MARK.needle().len();
+                let digits = unread[mark..].iter().take_while(|byte| byte.is_ascii_digit());
                 let nanoseconds = digits.fold(0, |sum: u64, byte| sum * 10 + u64::from(byte - b'0'));
                 self.at += end + 1;
                 return Ok(Duration::from_nanos(nanoseconds));
             }
             self.text.drain(..self.at);
             self.at = 0;
-            ensure!(self.connection.piece(&mut self.text).await?, "the watch ended");
+            ensure!(self.source.piece(&mut self.text).await?, "the watch ended");
         }
     }
 
     async fn seen(&mut self, began: Instant) -> Result<Vec<f64>> {
-        let mut times = Vec::with_capacity(WRITES);
-        while times.len() < WRITES / WRITERS as usize * WRITERS as usize {
+        let mut times = Vec::with_capacity(SEEN);
+        while times.len() < SEEN {
             let moment = self.moment().await?;
             times.push((began.elapsed() - moment).as_secs_f64() * 1e3);
         }
