@@ -2,8 +2,8 @@
 //!
 //! Namespaces can be entered only by a process without threads, and from inside no package archive is reached. So
 //! this is a program of its own: the driver runs itself for root and for a plain user, once to have the images
-//! made and once to enter and run the tests one after the other. Where it is not root itself, it says what it
-//! leaves out.
+//! made and then for each part of the tests, to enter and run them one after the other on a node of its own. Where
+//! it is not root itself, it says what it leaves out.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failure here is the answer")]
 
@@ -38,6 +38,9 @@ const IMAGES: [&str; 2] = ["busybox:latest", "memcached:1.6"];
 /// The first of them again, with a signal of its own that asks it to stop.
 const SIGNALLED: &str = "signalled:1";
 
+/// Each user's tests are played by so many nodes at once: they mostly wait.
+const PARTS: usize = 3;
+
 type Test = (&'static str, fn(Arc<Cluster>) -> BoxFuture<'static, ()>);
 
 /// Names a test by its function.
@@ -57,8 +60,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["make-images"] => make_images(),
-        ["inside"] => inside(""),
-        ["inside", filter] => inside(filter),
+        ["inside", part, filter] => inside(part.parse().unwrap(), filter),
         ["first", directory] => crash::first(Path::new(directory)),
         ["second", directory] => crash::second(Path::new(directory)),
         _ if words.contains(&"--list") => ExitCode::SUCCESS,
@@ -66,21 +68,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the tests as each user, at the same time: they mostly wait.
+/// Runs the tests as each user, all parts at the same time.
 fn drive(filter: Option<&&str>) -> ExitCode {
     let users = User::all();
     for user in &users {
         let made = user.command().arg("make-images").status().unwrap();
         assert!(made.success(), "the images could not be made by {}", user.name());
     }
-    let running: Vec<_> = users
-        .into_iter()
-        .map(|user| {
+    let parts = users.iter().flat_map(|user| (0..PARTS).map(move |part| (user, part)));
+    let running: Vec<_> = parts
+        .map(|(user, part)| {
             let mut command = user.command();
-            command.arg("inside").args(filter).stdout(Stdio::piped()).stderr(Stdio::piped());
-            (user, command.spawn().unwrap())
+            command.args(["inside", &part.to_string(), filter.unwrap_or(&"")]);
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            (user, std::thread::spawn(|| child.wait_with_output().unwrap()))
         })
-        .map(|(user, child)| (user, std::thread::spawn(|| child.wait_with_output().unwrap())))
         .collect();
     let mut fine = true;
     for (user, said) in running {
@@ -92,9 +94,9 @@ fn drive(filter: Option<&&str>) -> ExitCode {
     if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn inside(filter: &str) -> ExitCode {
+fn inside(part: usize, filter: &str) -> ExitCode {
     let survives = "a_pod_survives_the_death_of_its_node";
-    if survives.contains(filter) {
+    if part == 0 && survives.contains(filter) {
         let fine = crash::drive();
         println!("test {survives} ... {}", if fine { "ok" } else { "FAILED" });
         if !fine {
@@ -105,7 +107,7 @@ fn inside(filter: &str) -> ExitCode {
     let (runtime, host) = open(&directory.path().join("state"), false, false);
     runtime.block_on(async {
         let host = host();
-        let code = run(filter, &host, directory.path().join("node")).await;
+        let code = run(part, filter, &host, directory.path().join("node")).await;
         host.close().await.unwrap();
         code
     })
@@ -152,7 +154,7 @@ fn make_images() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn run(filter: &str, host: &Host, directory: PathBuf) -> ExitCode {
+async fn run(part: usize, filter: &str, host: &Host, directory: PathBuf) -> ExitCode {
     let filter_env = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(filter_env).init();
     let cluster = Arc::new(Cluster::start(host.clone(), store(), directory).await);
@@ -168,7 +170,8 @@ async fn run(filter: &str, host: &Host, directory: PathBuf) -> ExitCode {
     ]
     .concat();
     let mut failed = 0;
-    for (name, test) in tests.into_iter().filter(|(name, _)| name.contains(filter)) {
+    let mine = tests.into_iter().skip(part).step_by(PARTS);
+    for (name, test) in mine.filter(|(name, _)| name.contains(filter)) {
         let began = Instant::now();
         let outcome = std::panic::AssertUnwindSafe(test(Arc::clone(&cluster))).catch_unwind().await;
         let word = if outcome.is_ok() { "ok" } else { "FAILED" };
