@@ -196,9 +196,16 @@ spec:
     pub fn once(&self, of: &str, words: &[&str]) -> Value {
         let name = self.name(of);
         self.pod(&name, "Never", words);
-        let path = ".status.containerStatuses[0].state.terminated.message";
+        let mut last = Value::Null;
         let message = eventually(&format!("{name} has ended"), || {
-            Some(self.cluster.field(&format!("pod/{name}"), path)).filter(|message| !message.is_empty())
+            let status = self.cluster.field(&format!("pod/{name}"), ".status");
+            let status: Value = serde_json::from_str(&status).unwrap_or_default();
+            if last != status {
+                println!("{name}: {status}");
+                last.clone_from(&status);
+            }
+            let message = status.pointer("/containerStatuses/0/state/terminated/message")?.as_str()?;
+            Some(message.to_owned())
         });
         serde_json::from_str(&message).unwrap_or_else(|_| panic!("{message}"))
     }
