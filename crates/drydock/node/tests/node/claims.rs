@@ -443,7 +443,9 @@ async fn a_released_volume_goes_while_a_new_claim_has_its_name(cluster: Arc<Clus
         .await;
     assert!(!is_here(&cluster, &old), "the volume of a pod that runs is gone");
     let (_, other) = volume_of("db-0").await;
-    assert_eq!(left(&cluster), [other]);
+    // What goes is set aside first, and then emptied.
+    let alone = [other];
+    cluster.until("only the new volume is there", || async { (left(&cluster) == alone).then_some(()) }).await;
     clear(&cluster).await;
 }
 
