@@ -106,11 +106,7 @@ impl Watch {
 
     fn unseen<'a>(&'a self, shelf: &'a Shelf) -> impl Iterator<Item = &'a Arc<Event>> {
         let start = shelf.events.partition_point(|event| event.revision <= self.cursor);
-        // A shelf holds one resource.
-        let namespace = self.range.namespace.as_ref();
-        let here =
-            move |event: &&Arc<Event>| namespace.is_none_or(|name| *name == event.object.key.namespace);
-        shelf.events.range(start..).filter(here)
+        shelf.events.range(start..).filter(|event| self.range.contains(&event.object.key))
     }
 
     /// Takes what there is, or goes to sleep. Both under the lock, so that no event falls in between.
