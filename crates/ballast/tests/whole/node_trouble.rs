@@ -84,7 +84,7 @@ fn an_image_is_made_when_it_is_first_needed_and_while_it_can_not_be_nobody_else_
     write_oci_archive(File::create(&calm).unwrap(), &Contents::Files(&files), &config, &reference).unwrap();
     said(user.ballast().env("HOME", home.path()).args(["image", "import"]).arg(&calm), "").ok();
 
-    let cluster = user.up_with(&["--memory", "--no-operators"], |command| {
+    let mut cluster = user.up_with(&["--memory", "--no-operators"], |command| {
         command.env("HOME", home.path()).env("APT_CONFIG", &settings);
     });
     cluster.kubectl("run calm --image=example.com/calm:1.0").ok();
@@ -115,6 +115,9 @@ fn an_image_is_made_when_it_is_first_needed_and_while_it_can_not_be_nobody_else_
     let [first, .., last] = lines.as_slice() else { panic!("nothing is said while it is made: {said}") };
     assert!(first.starts_with("looking at what Debian "), "{lines:?}");
     assert!(last.starts_with("made in "), "{lines:?}");
+    // What the node wrote down goes with this home, so it is to have cleared up by then.
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
 }
 
 /// A user namespace in which there is root in name only, and in which no other can be made.
