@@ -1,11 +1,13 @@
 //! Where a node keeps what it runs: beside a cluster that is kept, or in one of a row of places that are used
-//! again, so that what a crash leaves is found by whoever comes next.
+//! again. Whoever comes next takes a place that a crash left something in before any other, and sweeps it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use drydock_sandbox::Host;
 
 use crate::configuration::Place;
 use crate::failure::{Explain as _, Failure};
@@ -56,7 +58,7 @@ impl Ground {
 
     /// Where the node writes down what it runs.
     pub fn state(&self) -> PathBuf {
-        self.root.join("state")
+        state(&self.root)
     }
 
     /// Where volumes and logs are.
@@ -72,6 +74,10 @@ impl Ground {
 
 fn sockets(root: &Path) -> PathBuf {
     root.join("sockets")
+}
+
+fn state(root: &Path) -> PathBuf {
+    root.join("state")
 }
 
 fn remove(directory: &Path) -> io::Result<()> {
@@ -94,19 +100,33 @@ fn prepare(root: &Path) -> io::Result<Sockets> {
     Sockets::open(&directory)
 }
 
-/// The first place that nobody has.
+/// A place that nobody has: the first in which a node's end left something, or else the first.
 fn free(under: &Path) -> io::Result<(PathBuf, File)> {
-    for number in 0..PLACES {
-        let root = under.join(number.to_string());
+    let places = || (0..PLACES).map(|number| under.join(number.to_string()));
+    for root in places().take_while(|root| root.exists()) {
+        if let Some(lock) = lock(&root)?
+            && Host::is_abandoned(&state(&root))
+        {
+            return Ok((root, lock));
+        }
+    }
+    for root in places() {
         private(&root)?;
-        let lock = File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
-        match lock.try_lock() {
-            Ok(()) => return Ok((root, lock)),
-            Err(fs::TryLockError::WouldBlock) => {}
-            Err(fs::TryLockError::Error(error)) => return Err(error),
+        if let Some(lock) = lock(&root)? {
+            return Ok((root, lock));
         }
     }
     Err(io::Error::other("all places are taken"))
+}
+
+/// Takes a place, if nobody has it.
+fn lock(root: &Path) -> io::Result<Option<File>> {
+    let lock = File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(Some(lock)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +143,25 @@ mod tests {
         drop(first);
         assert_eq!(take().state(), place);
         assert!(!second.kept());
+    }
+
+    #[test]
+    fn what_a_crash_left_is_taken_before_what_is_free() {
+        let directory = tempfile::tempdir().unwrap();
+        let take = || Ground::take(&Place::Memory, directory.path()).unwrap();
+        let (first, second, third) = (take(), take(), take());
+        let place = second.state();
+        fs::create_dir(&place).unwrap();
+        fs::write(place.join("host.json"), "").unwrap();
+        assert_ne!(take().state(), place, "who is there has it");
+        drop((first, second, third));
+        let node = File::create(place.join("lock")).unwrap();
+        node.try_lock().unwrap();
+        assert_ne!(take().state(), place, "its node clears up by itself");
+        drop(node);
+        assert_eq!(take().state(), place);
+        fs::remove_file(place.join("host.json")).unwrap();
+        assert_ne!(take().state(), place, "nothing is left");
     }
 
     #[test]

@@ -140,14 +140,18 @@ fn of_two_clusters_on_a_machine_each_says_what_is_reached() {
     }
 }
 
-/// Of a cluster in memory all processes are killed at once, those too that would clear up.
+/// Of a cluster in memory all processes are killed at once, those too that would clear up. It was not the only one,
+/// so there is room elsewhere for the next.
 fn swept(user: User) {
+    let mut neighbour = user.up(&["--memory", "--no-operators"]);
     let mut cluster = user.up(&["--memory", "--no-operators"]);
     cluster.apply(PODS).ok();
     cluster.kubectl("wait --for=condition=Ready pod --all --timeout=30s").ok();
     let traces = Traces::of(&cluster, user);
     kill_all(family(cluster.up.id()).into_iter().map(|(pid, _)| pid));
     cluster.up.end();
+    neighbour.up.signal("TERM");
+    assert_eq!(neighbour.up.end().0, 0, "{}", neighbour.up.complaints());
     let mut next = user.up(&["--memory", "--no-operators"]);
     assert_eq!(next.kubectl("get pods -o name").ok(), "");
     next.up.signal("TERM");

@@ -144,7 +144,7 @@ pub fn enter(entry: &Entry) -> Result<Entered, EnterError> {
     Ok(Entered { state_dir, resumed: false, root, users, outside: root.then_some(outside), lock })
 }
 
-fn lock(directory: &Path) -> Result<fs::File, EnterError> {
+pub(crate) fn lock(directory: &Path) -> Result<fs::File, EnterError> {
     let path = directory.join("lock");
     let file = fs::OpenOptions::new()
         .create(true)

@@ -13,7 +13,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::abilities::Abilities;
 use crate::cgroup::Cgroups;
 use crate::config::{Cidr, PodConfig};
-use crate::enter::{Entered, Users};
+use crate::enter::{self, Entered, Users};
 use crate::error::Error;
 use crate::keeping::Keeping;
 use crate::network::{self, Addresses};
@@ -85,6 +85,11 @@ pub(crate) struct Inner {
 }
 
 impl Host {
+    /// Whether a state directory records a host that was not closed, and no node is there any more to close it.
+    pub fn is_abandoned(state_dir: &Path) -> bool {
+        Layout { root: state_dir.to_owned() }.host().exists() && enter::lock(state_dir).is_ok()
+    }
+
     /// Opens the host in the namespaces that were entered.
     ///
     /// When those are an earlier run's, its pods run on and are found by [`Host::adopt`]. Otherwise whatever an
