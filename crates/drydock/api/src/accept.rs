@@ -18,7 +18,7 @@ pub enum Format {
 }
 
 /// What an answer is turned into before it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// The object or list itself.
     Whole,

@@ -11,7 +11,7 @@
 //! | `paths` | paths that name no resource: health, version, discovery, OpenAPI |
 //! | `verbs` | the verb and subresource of a resource's request are found |
 //! | `accept`, `body` | which form the answer has, what the body says |
-//! | `list`, `watch`, `pace`, `select` | reading |
+//! | `list`, `watch`, `pace`, `share`, `select` | reading |
 //! | `write`, `patch`, `delete`, `admission` | writing |
 //! | `subresources` | scale, tokens, evictions, bindings, access reviews; `nodes`: logs, exec, what pods serve |
 //! | `definitions` | custom resource definitions come to life and end |
@@ -47,6 +47,7 @@ mod request;
 mod response;
 mod select;
 mod server;
+mod share;
 mod subresources;
 mod verbs;
 mod warnings;

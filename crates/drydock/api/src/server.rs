@@ -30,6 +30,7 @@ use crate::{
     paths::Documents,
     request::{self, RequestInfo},
     response::{self, Answer, Cut, ResponseBody},
+    share::Groups,
 };
 
 /// The version of Kubernetes whose behaviour this is.
@@ -87,6 +88,7 @@ struct Inner {
     /// The definitions that are being deleted: name and uid.
     ending: Mutex<BTreeMap<String, String>>,
     documents: Documents,
+    watching: Arc<Groups>,
     served: OnceLock<SocketAddr>,
     checks: Mutex<Vec<(&'static str, Check)>>,
 }
@@ -114,6 +116,7 @@ impl Api {
             installed: Installed::default(),
             ending: Mutex::default(),
             documents: Documents::default(),
+            watching: Arc::default(),
             served: OnceLock::new(),
             checks: Mutex::default(),
         }));
@@ -174,6 +177,10 @@ impl Api {
 
     pub(crate) fn interceptor(&self) -> Option<Arc<dyn Interceptor>> {
         self.0.options.interceptor.clone()
+    }
+
+    pub(crate) fn watching(&self) -> Arc<Groups> {
+        Arc::clone(&self.0.watching)
     }
 
     pub(crate) fn nodes(&self) -> &dyn Nodes {

@@ -5,9 +5,9 @@
 //! go on because its revision is gone says so with an `ERROR` event of code 410 and ends.
 //!
 //! **Caveats.** Events that are ready together are sent together. Nothing waits to fill a buffer, but where changes go
-//! on and on they are sent in step (`pace`).
+//! on and on they are sent in step (`pace`). What many watches are sent is made once (`share`).
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use drydock_kinds::{Kind, table};
@@ -28,6 +28,7 @@ use crate::{
     request::{Options, RequestInfo},
     response::{Answer, Cut, ResponseBody},
     select::Selection,
+    share::{self, Group, Groups, Wish},
 };
 
 /// How long a watch lasts when the client doesn't say: between this and twice this, so that watches
@@ -47,6 +48,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 pub struct Context {
     /// Where objects come from.
     pub store: Store,
+    /// Who watches the same.
+    pub groups: Arc<Groups>,
     /// The kind, in the version asked for.
     pub kind: Arc<Kind>,
     /// The namespace of the path.
@@ -88,8 +91,13 @@ struct Follow {
     context: Context,
     include: table::Include,
     selection: Selection,
+    group: Option<Arc<Group>>,
     watch: Option<drydock_store::Watch>,
     queue: VecDeque<Line>,
+    /// The event that comes next to the client, where nothing else is to be sent before.
+    first: Option<Revision>,
+    /// What another has made of it, to be sent before the queue.
+    made: Option<share::Piece>,
     sent: u64,
     pace: Pace,
     headers_sent: bool,
@@ -114,8 +122,11 @@ pub fn watch(context: Context) -> Result<Answer, Failure> {
     let mut follow = Follow {
         include,
         selection,
+        group: group(&context, &options),
         watch: None,
         queue: VecDeque::new(),
+        first: None,
+        made: None,
         sent: 0,
         pace: Pace::default(),
         headers_sent: false,
@@ -138,6 +149,18 @@ pub fn watch(context: Context) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
+/// Those who are sent the same as whoever asks for this, but for tables.
+fn group(context: &Context, options: &Options) -> Option<Arc<Group>> {
+    let wish = || Wish {
+        kind: Arc::clone(&context.kind),
+        fresh: context.fresh,
+        namespace: context.namespace.clone(),
+        selectors: [options.label_selector.clone(), options.field_selector.clone()],
+        form: (context.accept.shape, context.accept.version),
+    };
+    (context.accept.shape != Shape::Table).then(|| context.groups.join(wish()))
+}
+
 /// `base` and up to `base / part` more.
 fn jittered(base: Duration, part: u32) -> Duration {
     let mut bytes = [0; 2];
@@ -151,6 +174,12 @@ enum Piece {
     Last(Bytes),
     Cut,
     End,
+}
+
+/// What comes next.
+enum Next {
+    Event(Option<Result<Arc<Event>, drydock_store::Lagged>>),
+    Made(share::Piece),
 }
 
 impl Follow {
@@ -194,12 +223,20 @@ impl Follow {
         if self.queue.is_empty() && !self.fill().await {
             return Piece::End;
         }
-        let mut out = Vec::with_capacity(self.queue.iter().take(BATCH).map(Line::about).sum());
-        let mut count = 0;
-        while count < BATCH
+        let before = self.sent;
+        let made = self.made.take().map_or_else(Bytes::new, |made| {
+            self.sent += made.lines;
+            made.bytes
+        });
+        if self.queue.is_empty() {
+            return Piece::Bytes(made);
+        }
+        let more: usize = self.queue.iter().take(BATCH).map(Line::about).sum();
+        let mut out = Vec::with_capacity(made.len() + more);
+        out.extend_from_slice(&made);
+        while self.sent - before < BATCH as u64
             && let Some(line) = self.queue.pop_front()
         {
-            count += 1;
             self.sent += 1;
             match self.ask().await {
                 OnEvent::Deliver => {}
@@ -219,7 +256,26 @@ impl Follow {
                 break;
             }
         }
-        Piece::Bytes(out.into())
+        let bytes = Bytes::from(out);
+        self.share(&bytes, self.sent - before);
+        Piece::Bytes(bytes)
+    }
+
+    /// Who else is sent the same, where nobody looks at each event.
+    fn others(&self) -> Option<&Arc<Group>> {
+        let looked_at = || self.context.interceptor.as_ref().is_some_and(|asked| asked.follows_watches());
+        self.group.as_ref().filter(|group| group.is_shared() && !looked_at())
+    }
+
+    /// Lets the others have a piece that is all there was.
+    fn share(&mut self, bytes: &Bytes, lines: u64) {
+        if let Some(first) = self.first.take()
+            && self.queue.is_empty()
+            && let Some(to) = self.watch.as_ref().and_then(drydock_store::Watch::position)
+            && let Some(group) = self.others()
+        {
+            group.keep(share::Piece { first, to, lines, bytes: bytes.clone() });
+        }
     }
 
     async fn ask(&self) -> OnEvent {
@@ -235,7 +291,8 @@ impl Follow {
 
     /// Waits for something to send; false when there will be nothing any more.
     async fn fill(&mut self) -> bool {
-        while self.queue.is_empty() {
+        while !self.has_something() {
+            self.first = None;
             let Some(mut watch) = self.watch.take() else { return false };
             if let Some(until) = self.pace.rest(Instant::now()) {
                 tokio::time::sleep_until(until).await;
@@ -247,17 +304,38 @@ impl Follow {
                     None => std::future::pending().await,
                 }
             };
+            let others = self.others();
+            let next = poll_fn(|context| {
+                let made = others.and_then(|others| others.beginning_with(watch.next_revision()?));
+                made.map_or_else(
+                    || watch.poll_next_unpin(context).map(Next::Event),
+                    |made| Poll::Ready(Next::Made(made)),
+                )
+            });
             tokio::select! {
                 biased;
-                next = watch.next() => {
-                    if !self.take(next) {
-                        return !self.queue.is_empty();
-                    }
-                    while self.queue.len() < BATCH
+                next = next => {
+                    let more = match next {
+                        Next::Made(made) => {
+                            watch.skip_to(made.to);
+                            self.first = Some(made.first);
+                            self.made = Some(made);
+                            watch.next_revision().is_some()
+                        }
+                        Next::Event(next) => {
+                            self.first = next.as_ref().and_then(|next| Some(next.as_ref().ok()?.revision));
+                            if !self.take(next) {
+                                return self.has_something();
+                            }
+                            true
+                        }
+                    };
+                    while more
+                        && self.queue.len() < BATCH
                         && let Some(next) = watch.next().now_or_never()
                     {
                         if !self.take(next) {
-                            return !self.queue.is_empty();
+                            return self.has_something();
                         }
                     }
                 }
@@ -271,6 +349,10 @@ impl Follow {
         }
         self.pace.sent(Instant::now());
         true
+    }
+
+    fn has_something(&self) -> bool {
+        !self.queue.is_empty() || self.made.is_some()
     }
 
     /// Takes one event in; false when there will be no more.

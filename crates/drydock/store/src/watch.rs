@@ -104,6 +104,25 @@ impl Watch {
         }
     }
 
+    /// The revision of the next event, where there is one and it has not been taken from the history yet.
+    pub fn next_revision(&self) -> Option<Revision> {
+        let state = self.shared.state.read();
+        let shelf = state.shelf(&self.range.resource)?;
+        let is_behind = self.ready.is_empty() && !self.ended && shelf.forgotten <= self.cursor;
+        self.unseen(shelf).next().filter(|_| is_behind).map(|next| next.revision)
+    }
+
+    /// Up to where events were taken from the history, where all of them have been delivered.
+    pub fn position(&self) -> Option<Revision> {
+        self.ready.is_empty().then_some(self.cursor)
+    }
+
+    /// Goes on after this revision: whoever reads has the events up to there from elsewhere.
+    pub fn skip_to(&mut self, revision: Revision) {
+        self.ready.retain(|event| event.revision > revision);
+        self.cursor = self.cursor.max(revision);
+    }
+
     fn unseen<'a>(&'a self, shelf: &'a Shelf) -> impl Iterator<Item = &'a Arc<Event>> {
         let start = shelf.events.partition_point(|event| event.revision <= self.cursor);
         shelf.events.range(start..).filter(|event| self.range.contains(&event.object.key))

@@ -1,5 +1,7 @@
 //! Lists and watches.
 
+use futures::FutureExt as _;
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -66,6 +68,83 @@ async fn an_object_that_is_no_longer_selected_is_deleted_to_the_watcher() {
     assert_eq!(watch.line().await, "ADDED ConfigMap default/a");
 }
 
+/// An event as far as it matters here.
+fn told(event: &Value) -> String {
+    format!("{} {} {}", event["type"], event["object"]["metadata"]["name"], version(&event["object"]))
+}
+
+#[tokio::test]
+async fn many_watches_are_told_the_same_whoever_reads_first_and_how_often() {
+    let cluster = Cluster::new().await;
+    for name in ["a", "b", "c"] {
+        create(&cluster, name, json!({"app": "x"})).await;
+    }
+    let from = cluster.api.store().revision();
+    // What some ask for in the same words, one asks for in other words: with that one nobody shares.
+    let wishes = [
+        ("labelSelector=app%3Dx", "labelSelector=app%20in%20(x)"),
+        (
+            "labelSelector=app%3Dx&fieldSelector=metadata.name!%3Dc",
+            "labelSelector=app,app%20in%20(x),!c&fieldSelector=metadata.name!%3Dc",
+        ),
+        ("", "labelSelector=!nobody"),
+    ];
+    for (many, one) in wishes {
+        let watch = async |words: &str| {
+            cluster.watch(&format!("{MAPS}?watch=1&resourceVersion={from}&{words}")).await
+        };
+        let mut alone = watch(one).await;
+        let mut expected = Vec::new();
+        let mut readers = Vec::new();
+        for often in [1, 2, 3, 7, 50, usize::MAX] {
+            readers.push((often, watch(many).await, Vec::new()));
+        }
+        for number in 1..=150 {
+            let (name, app) = (["a", "b", "c"][number % 3], if number % 4 == 0 { "y" } else { "x" });
+            let change = json!({"metadata": {"labels": {"app": app}}, "data": {"n": number.to_string()}});
+            cluster.must(&format!("PATCH {MAPS}/{name}"), change).await;
+            for (_, watch, seen) in readers.iter_mut().filter(|(often, ..)| number % often == 0) {
+                while let Some(event) = watch.next().now_or_never() {
+                    seen.push(told(&event.unwrap()));
+                }
+            }
+        }
+        let last = json!({"metadata": {"labels": {"app": "x"}}, "data": {"n": "last"}});
+        let last = cluster.must(&format!("PATCH {MAPS}/a"), last).await;
+        while !expected.last().is_some_and(|event: &String| event.ends_with(version(&last))) {
+            expected.push(told(&alone.next().await.unwrap()));
+        }
+        assert!(expected.len() > 50, "{expected:?}");
+        for (often, mut watch, mut seen) in readers {
+            while seen.len() < expected.len() {
+                seen.push(told(&watch.next().await.unwrap()));
+            }
+            assert_eq!(seen, expected, "{many}: read every {often} changes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_many_watches_are_told_is_written_once() {
+    let cluster = Cluster::new().await;
+    let from = cluster.api.store().revision();
+    let watch = async |words: &str| {
+        let path = format!("GET {MAPS}?watch=1&resourceVersion={from}{words}");
+        cluster.send(&path, "").await.into_body()
+    };
+    let mut same = [watch("").await, watch("").await, watch("").await];
+    let mut other = watch("&labelSelector=app%3Dx").await;
+    create(&cluster, "a", json!({"app": "x"})).await;
+    let mut pieces = Vec::new();
+    for body in same.iter_mut().chain([&mut other]) {
+        pieces.push(body.frame().await.unwrap().unwrap().into_data().unwrap());
+    }
+    let [first, second, third, other] = pieces.try_into().unwrap();
+    assert_eq!([second.as_ptr(), third.as_ptr()], [first.as_ptr(); 2]);
+    assert_eq!(first, other);
+    assert_ne!(first.as_ptr(), other.as_ptr());
+}
+
 #[tokio::test]
 async fn a_watch_from_a_forgotten_revision_is_expired() {
     let cluster = Cluster::new().await;
@@ -86,7 +165,7 @@ async fn a_watch_ends_when_its_time_is_over_and_sends_bookmarks_until_then() {
     let path =
         format!("{MAPS}?watch=1&allowWatchBookmarks=1&timeoutSeconds=100&resourceVersion={}", version(&list));
     let answer = cluster.send(&format!("GET {path}"), "").await;
-    let bytes = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.starts_with(r#"{"type":"BOOKMARK""#), "{text}");

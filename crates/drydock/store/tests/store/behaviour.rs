@@ -117,6 +117,31 @@ async fn progress_moves_with_changes_elsewhere_and_never_past_an_undelivered_eve
 }
 
 #[tokio::test]
+async fn a_watch_goes_on_behind_what_its_reader_has_from_elsewhere() {
+    let store = unlimited();
+    let mut watch = store.watch(range("/pods", Some("default")), store.revision()).unwrap();
+    assert_eq!(watch.next_revision(), None);
+    store.commit(key("/pods", "other", "x"), Expect::Any, Change::Put(draft("v"))).await.unwrap();
+    for name in ["a", "b", "c", "d"] {
+        put(&store, name, "v").await.unwrap();
+    }
+    assert_eq!(watch.next_revision(), Some(Revision(3)));
+    watch.skip_to(Revision(3));
+    assert_eq!((watch.next_revision(), watch.position()), (Some(Revision(4)), Some(Revision(3))));
+    assert_eq!(watch.next().await.unwrap().unwrap().revision, Revision(4));
+    assert_eq!((watch.next_revision(), watch.position()), (None, None), "the others were taken with it");
+    watch.skip_to(Revision(5));
+    assert_eq!(drain(&mut watch).iter().map(|event| event.revision).collect::<Vec<_>>(), [Revision(6)]);
+    assert_eq!(watch.position(), Some(Revision(6)));
+    store.compact(Revision(6));
+    let mut late = store.watch(range("/pods", None), Revision(6)).unwrap();
+    put(&store, "e", "v").await.unwrap();
+    store.compact(Revision(7));
+    assert_eq!(late.next_revision(), None, "what is forgotten can't be told");
+    assert!(late.next().await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn a_watch_that_slept_through_the_history_says_so_and_ends() {
     let store = Store::in_memory(Options { history: 2, ..Options::default() });
     let mut watch = store.watch(range("/pods", None), store.revision()).unwrap();
