@@ -301,6 +301,23 @@ impl State {
 }
 
 impl Shelf {
+    /// Where the events after a revision begin. Most who ask are near the end, so it is looked for from there: a search
+    /// of everything looks at a dozen events that no processor has at hand.
+    pub(crate) fn after(&self, revision: Revision) -> usize {
+        let is_later = |at: usize| self.events[at].revision > revision;
+        let (mut step, mut end) = (1, self.events.len());
+        while step <= end && is_later(end - step) {
+            end -= step;
+            step *= 2;
+        }
+        let mut start = end.saturating_sub(step);
+        while start < end {
+            let middle = start.midpoint(end);
+            if is_later(middle) { end = middle } else { start = middle + 1 }
+        }
+        start
+    }
+
     fn at(&self, at: Revision) -> Objects {
         let mut objects = self.objects.clone();
         for event in self.events.iter().rev().take_while(|event| event.revision > at) {

@@ -124,8 +124,7 @@ impl Watch {
     }
 
     fn unseen<'a>(&'a self, shelf: &'a Shelf) -> impl Iterator<Item = &'a Arc<Event>> {
-        let start = shelf.events.partition_point(|event| event.revision <= self.cursor);
-        shelf.events.range(start..).filter(|event| self.range.contains(&event.object.key))
+        shelf.events.range(shelf.after(self.cursor)..).filter(|event| self.range.contains(&event.object.key))
     }
 
     /// Takes what there is, or goes to sleep. Both under the lock, so that no event falls in between.

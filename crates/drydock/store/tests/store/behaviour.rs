@@ -117,6 +117,23 @@ async fn progress_moves_with_changes_elsewhere_and_never_past_an_undelivered_eve
 }
 
 #[tokio::test]
+async fn a_watch_from_any_revision_begins_right_after_it() {
+    let store = unlimited();
+    let mut expected = Vec::new();
+    for number in 0..100 {
+        expected.push(put(&store, "a", "v").await.unwrap().revision);
+        if number % 3 == 0 {
+            store.commit(key("/nodes", "", "n"), Expect::Any, Change::Put(draft("v"))).await.unwrap();
+        }
+    }
+    for from in 1..=store.revision().0 {
+        let mut watch = store.watch(range("/pods", None), Revision(from)).unwrap();
+        let seen: Vec<Revision> = drain(&mut watch).iter().map(|event| event.revision).collect();
+        assert_eq!(seen, expected[expected.partition_point(|revision| revision.0 <= from)..], "from {from}");
+    }
+}
+
+#[tokio::test]
 async fn a_watch_goes_on_behind_what_its_reader_has_from_elsewhere() {
     let store = unlimited();
     let mut watch = store.watch(range("/pods", Some("default")), store.revision()).unwrap();
