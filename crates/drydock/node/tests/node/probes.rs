@@ -138,7 +138,8 @@ async fn serve(listener: TcpListener) {
             let mut asked = [0; 1024];
             let length = stream.read(&mut asked).await.unwrap();
             let asked = String::from_utf8_lossy(&asked[..length]).into_owned();
-            let path = asked.split(' ').nth(1).unwrap();
+            // One who ends its question early wants no answer.
+            let Some(path) = asked.split(' ').nth(1) else { return };
             let answer = match path {
                 "/" | "/endless" => "200 OK\r\n\r\n",
                 "/here" => "302 Found\r\nLocation: /named\r\n\r\n",
