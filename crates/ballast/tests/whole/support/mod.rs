@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longer than anything takes that happens at all, on a machine that does much else: the agents of many pods are
-/// gigabytes that a small machine's disk has yet to write.
+/// Longer than anything takes that happens at all, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What a program said before it ended.
