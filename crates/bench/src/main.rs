@@ -60,6 +60,8 @@ struct Arguments {
 enum Part {
     /// The API server.
     Api,
+    /// How soon many watches are told of a write.
+    Watches,
     /// How fast a cluster is there.
     Start,
     /// Pods and Services.
@@ -89,6 +91,9 @@ async fn main() -> Result<()> {
     let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
     if wanted(Part::Api) {
         api::measure(&ballast, real).await?;
+    }
+    if wanted(Part::Watches) {
+        api::watches(&ballast, real).await?;
     }
     if wanted(Part::Start) {
         start::binary(&ballast)?.print();

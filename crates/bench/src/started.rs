@@ -119,6 +119,17 @@ pub fn processor(process: u32) -> Option<f64> {
     Some(ticks / 100.0)
 }
 
+/// The time that all processors of this machine were there for it, and the time that its host took from it though there
+/// was something to do; in ticks.
+pub fn machine() -> Result<[f64; 2]> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).context("no processors")?;
+    let ticks: Vec<f64> = line.split_whitespace().filter_map(|ticks| ticks.parse().ok()).collect();
+    // The first eight; what guests had is in them. The last of these is what was taken.
+    let taken = *ticks.get(7).context("no count of what the host took")?;
+    Ok([ticks.iter().take(7).sum(), taken])
+}
+
 /// The resident memory of a process, in MB.
 pub fn resident(process: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;

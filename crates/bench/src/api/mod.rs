@@ -3,6 +3,7 @@
 
 mod connection;
 mod load;
+mod rounds;
 mod watching;
 
 use std::{fs, path::Path, time::Duration};
@@ -29,16 +30,16 @@ const CONNECTIONS: usize = 16;
 const MANY: usize = 13_000;
 /// Custom resources that are listed.
 const LISTED: usize = 1_000;
-/// How long is asked for where nothing else ends it.
-const WHILE: Duration = Duration::from_secs(5);
+/// How long is asked for in a round, where nothing else ends it.
+const WHILE: Duration = Duration::from_secs(2);
 /// Between what weighs and being weighed.
 const BREATH: Duration = Duration::from_secs(2);
 /// Few objects and many: what is flat is as fast with these as with those.
 const SIZES: [usize; 2] = [1_000, 100_000];
 /// How many more are created each time, to see how fast that is.
 const SAMPLE: usize = 3_000;
-/// How often both are measured, one after the other: whatever else this machine does concerns both.
-const ROUNDS: usize = 3;
+/// How often each is measured, by turns: whatever else this machine does concerns all.
+const ROUNDS: usize = 5;
 
 const NAMESPACE: &str = "bench";
 const MAPS: &str = "/api/v1/namespaces/bench/configmaps";
@@ -157,27 +158,65 @@ fn real_parts(server: &Server) -> Vec<(&'static str, u32)> {
     [Some(("kube-apiserver", *api)), etcd.map(|(etcd, _)| ("etcd", *etcd))].into_iter().flatten().collect()
 }
 
-/// Everything, beside a real server where one is given.
+/// What is measured: ours, and a real one where one is given.
+struct Servers {
+    ours: Measured,
+    theirs: Option<Measured>,
+    _started: Started,
+    _directory: TempDir,
+}
+
+impl Servers {
+    async fn start(ballast: &Path, real: Option<&Path>) -> Result<Self> {
+        let directory = directory()?;
+        let (started, _) = up(ballast, &directory)?;
+        let ours = Measured::of(&started.kubeconfig, |_| vec![("ballast", started.id())]).await?;
+        let theirs = match real {
+            Some(kubeconfig) => Some(Measured::of(kubeconfig, real_parts).await?),
+            None => None,
+        };
+        Ok(Self { ours, theirs, _started: started, _directory: directory })
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Measured> + Clone {
+        [Some(&self.ours), self.theirs.as_ref()].into_iter().flatten()
+    }
+
+    /// Leaves the real one as it was.
+    async fn end(self) -> Result<()> {
+        if let Some(theirs) = &self.theirs {
+            let namespaces: Api<Namespace> = Api::all(theirs.server.client.clone());
+            namespaces.delete(NAMESPACE, &DeleteParams::background()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything but watches, beside a real server where one is given.
 pub async fn measure(ballast: &Path, real: Option<&Path>) -> Result<()> {
-    beside(ballast, real).await?;
+    let servers = Servers::start(ballast, real).await?;
+    beside(&servers).await?;
+    servers.end().await?;
     flat(ballast).await
 }
 
-async fn beside(ballast: &Path, real: Option<&Path>) -> Result<()> {
-    let directory = directory()?;
-    let (started, _) = up(ballast, &directory)?;
-    let ours = Measured::of(&started.kubeconfig, |_| vec![("ballast", started.id())]).await?;
-    let theirs = match real {
-        Some(kubeconfig) => Some(Measured::of(kubeconfig, real_parts).await?),
-        None => None,
-    };
-    let both = || [Some(&ours), theirs.as_ref()].into_iter().flatten();
+/// One write to many watches, and what the machine itself takes for that.
+pub async fn watches(ballast: &Path, real: Option<&Path>) -> Result<()> {
+    let servers = Servers::start(ballast, real).await?;
+    let named = ["drydock", "Kubernetes with etcd"].into_iter().zip(servers.each());
+    block_in_place(|| rounds::watches(named))?.print();
+    servers.end().await
+}
+
+async fn beside(servers: &Servers) -> Result<()> {
+    let both = || servers.each();
     let mut table = Table::new(
-        &format!("the API over TLS, durable, {CONNECTIONS} connections"),
+        &format!("the API over TLS, durable, {CONNECTIONS} connections (median of {ROUNDS})"),
         ["what", "drydock", "Kubernetes with etcd", "times", "goal"],
     );
-    let mut rates = |what: &str, goal: &str, measure: &dyn Fn(&Measured) -> Result<Load>| -> Result<()> {
-        let loads: Vec<Load> = both().map(measure).collect::<Result<_>>()?;
+    type Ask = fn(&Measured, usize) -> Result<Load>;
+    let mut rates = |what: &str, goal: &str, ask: Ask| -> Result<()> {
+        let loads = by_turns(both(), ask, Load::per_second)?;
         let mut row = [what.to_owned(), String::new(), String::new(), String::new(), goal.to_owned()];
         for (cell, load) in row.iter_mut().skip(1).zip(&loads) {
             *cell = format!("{:.0} /s, p99 {:.1} ms", load.per_second(), load.all_but(0.01));
@@ -189,33 +228,19 @@ async fn beside(ballast: &Path, real: Option<&Path>) -> Result<()> {
         Ok(())
     };
     let empty: Vec<Vec<f64>> = both().map(Measured::memory).collect::<Result<_>>()?;
-    rates("create a ConfigMap", "5 times", &|server| server.create(0, MANY))?;
+    rates("create a ConfigMap", "5 times", |server, round| {
+        server.create(round * MANY / ROUNDS, MANY / ROUNDS)
+    })?;
     tokio::time::sleep(BREATH).await;
     let full: Vec<Vec<f64>> = both().map(Measured::memory).collect::<Result<_>>()?;
-    rates("get a ConfigMap", "6 times", &|server| server.get(MANY))?;
+    rates("get a ConfigMap", "6 times", |server, _| server.get(MANY))?;
     both().try_for_each(Measured::custom)?;
-    rates(&format!("list {LISTED} custom resources"), "40 times", &Measured::list)?;
+    rates(&format!("list {LISTED} custom resources"), "40 times", |server, _| server.list())?;
     let with = format!("memory with {MANY} ConfigMaps");
     for (what, measured, goal) in [("memory at start", empty, ""), (&with, full, "a sixth")] {
         table.row(weighed(what, &measured, goal));
     }
-    let mut seen = Vec::new();
-    for measured in both() {
-        let before = measured.processor();
-        let (said, seconds) = block_in_place(|| watching::measure(&measured.server))?;
-        let share = (measured.processor() - before) / seconds * 100.0;
-        seen.push(format!("{said}, {share:.0} % of a core"));
-    }
-    let mut seen = seen.into_iter();
-    let [ours_saw, theirs_saw] = [seen.next(), seen.next()].map(Option::unwrap_or_default);
-    table.row([watching::WHAT.into(), ours_saw, theirs_saw, String::new(), watching::GOAL.into()]);
-    let bare = block_in_place(watching::bare)?;
-    table.row([watching::BARE.into(), bare, String::new(), String::new(), String::new()]);
     table.print();
-    if let Some(theirs) = &theirs {
-        let namespaces: Api<Namespace> = Api::all(theirs.server.client.clone());
-        namespaces.delete(NAMESPACE, &DeleteParams::background()).await?;
-    }
     Ok(())
 }
 
@@ -252,20 +277,18 @@ async fn flat(ballast: &Path) -> Result<()> {
     let get: Ask = |server, size, _| server.get(size);
     let create: Ask = |server, size, round| server.create(size + round * SAMPLE, SAMPLE);
     for (what, ask) in [("get", get), ("create", create)] {
-        let mut measured = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
-            for (loads, (size, _, server)) in measured.iter_mut().zip(&servers) {
-                loads.push(server.costing(|| ask(server, *size, round))?);
-            }
-        }
-        let [few, many] = measured.map(middle);
+        let measured = by_turns(
+            servers.iter(),
+            |(size, _, server), round| server.costing(|| ask(server, *size, round)),
+            |(load, _)| load.per_second(),
+        )?;
         let said = |(load, each): &(Load, f64)| {
             let (rate, late) = (load.per_second(), load.all_but(0.01));
             format!("{rate:.0} /s, p99 {late:.1} ms, {each:.0} µs of a processor")
         };
-        let (Some(few), Some(many)) = (few, many) else { continue };
+        let [few, many] = &measured[..] else { continue };
         let share = format!("{:.0} %", many.0.per_second() / few.0.per_second() * 100.0);
-        table.row([what.to_owned(), said(&few), said(&many), share, "the same".into()]);
+        table.row([what.to_owned(), said(few), said(many), share, "the same".into()]);
     }
     let memory = servers.last().map(|(.., many)| many.memory()).transpose()?.iter().flatten().sum::<f64>();
     drop(servers);
@@ -278,9 +301,23 @@ async fn flat(ballast: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The one in the middle.
-fn middle(mut loads: Vec<(Load, f64)>) -> Option<(Load, f64)> {
-    loads.sort_by(|(one, _), (other, _)| one.per_second().total_cmp(&other.per_second()));
-    let place = loads.len() / 2;
-    loads.into_iter().nth(place)
+/// Measures one after the other, then all of them again, and gives of each the round in the middle by `rate`.
+fn by_turns<S: Copy, T>(
+    servers: impl Iterator<Item = S> + Clone,
+    measure: impl Fn(S, usize) -> Result<T>,
+    rate: impl Fn(&T) -> f64,
+) -> Result<Vec<T>> {
+    let mut measured: Vec<Vec<T>> = servers.clone().map(|_| Vec::new()).collect();
+    for round in 0..ROUNDS {
+        for (rounds, server) in measured.iter_mut().zip(servers.clone()) {
+            rounds.push(measure(server, round)?);
+        }
+    }
+    Ok(measured
+        .into_iter()
+        .map(|mut rounds| {
+            rounds.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
+            rounds.swap_remove(ROUNDS / 2)
+        })
+        .collect())
 }

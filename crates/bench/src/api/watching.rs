@@ -18,15 +18,11 @@ use super::{
     load::{Load, alone, listening, together},
 };
 
-pub const WHAT: &str = "a write to 100 watchers, from being sent to being seen";
-pub const GOAL: &str = "p99 under 10 ms at 1000 writes/s";
-pub const BARE: &str = "as many bytes to 100 bare sockets, nothing stored: the machine's own";
-
-const WATCHERS: usize = 100;
+pub const WATCHERS: usize = 100;
 /// Each writes one object, again and again.
 const WRITERS: u32 = 16;
-const WRITES_PER_SECOND: u32 = 1000;
-const WRITES: usize = 5000;
+pub const WRITES_PER_SECOND: u32 = 1000;
+const WRITES: usize = 3000;
 /// Each writer writes as often as the others.
 const SEEN: usize = WRITES / WRITERS as usize * WRITERS as usize;
 /// A server that has not told all by then does not keep up.
@@ -39,10 +35,22 @@ static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"at\":\
 const BYTES: usize = 600;
 const STEP: usize = 4;
 
-/// How long each write took to each watcher, at how many writes per second; and how long that was done, in seconds.
-pub fn measure(server: &Server) -> Result<(String, f64)> {
+/// What came of it.
+pub struct Seen {
+    /// From a write's being sent to each watcher's having read of it.
+    pub seen: Load,
+    /// From a write's being sent to its being answered; none where nothing answers.
+    pub answered: Option<Load>,
+}
+
+/// Makes what is written again and again.
+pub fn prepare(server: &Server) -> Result<()> {
+    alone(write(server, Instant::now(), WRITERS as usize, Duration::ZERO)).map(drop)
+}
+
+/// How long each write took to each watcher.
+pub fn measure(server: &Server) -> Result<Seen> {
     let began = Instant::now();
-    alone(write(server, began, WRITERS as usize, Duration::ZERO))?;
     std::thread::scope(|threads| {
         let (ready, begin) = std::sync::mpsc::channel();
         let watching = threads.spawn(move || {
@@ -58,17 +66,20 @@ pub fn measure(server: &Server) -> Result<(String, f64)> {
         });
         begin.recv().context("no watch")?;
         let pause = Duration::from_secs(1) / WRITES_PER_SECOND;
-        let first = Instant::now();
-        let rate = alone(write(server, began, WRITES, pause))?;
-        let times = watching.join().map_err(|_| anyhow::anyhow!("the watchers panicked"))??;
-        let seconds = first.elapsed().as_secs_f64();
-        Ok((format!("{}, at {rate:.0} writes/s", late(times)), seconds))
+        let answered = Some(alone(write(server, began, WRITES, pause))?);
+        Ok(Seen { seen: all_of(watching.join())?, answered })
     })
+}
+
+/// What all watchers saw.
+fn all_of(watched: std::thread::Result<Result<Vec<Vec<f64>>>>) -> Result<Load> {
+    let times = watched.map_err(|_| anyhow::anyhow!("the watchers panicked"))??;
+    Ok(Load::of(times.concat(), 1.0))
 }
 
 /// The least that any server takes on this machine: lines of the same size at the same pace from one thread to as many
 /// sockets, with nothing asked, stored or encrypted. A machine on which this is late is late for everybody.
-pub fn bare() -> Result<String> {
+pub fn bare() -> Result<Seen> {
     let began = Instant::now();
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
@@ -97,21 +108,16 @@ pub fn bare() -> Result<String> {
                 lines.clear();
             }
         }
-        Ok(late(watching.join().map_err(|_| anyhow::anyhow!("the watchers panicked"))??))
+        Ok(Seen { seen: all_of(watching.join())?, answered: None })
     })
 }
 
-fn late(times: Vec<Vec<f64>>) -> String {
-    let seen = Load::of(times.concat(), 1.0);
-    let [most, half] = [0.01, 0.5].map(|share| seen.all_but(share));
-    format!("p99 {most:.1} ms, median {half:.1} ms")
-}
-
-/// Writes so many times, and gives how many that were per second.
-async fn write(server: &Server, began: Instant, count: usize, pause: Duration) -> Result<f64> {
+/// Writes so many times, and gives how long each took.
+async fn write(server: &Server, began: Instant, count: usize, pause: Duration) -> Result<Load> {
     let first = Instant::now();
     let writers = (0..WRITERS).map(|writer| async move {
         let mut connection = server.connect().await?;
+        let mut times = Vec::new();
         for number in 0..count / WRITERS as usize {
             let turn = pause * (number as u32 * WRITERS + writer);
             tokio::time::sleep_until((first + turn).into()).await;
@@ -123,12 +129,15 @@ async fn write(server: &Server, began: Instant, count: usize, pause: Duration) -
                 true => ("POST", MAPS.to_owned()),
                 false => ("PUT", format!("{MAPS}/{name}")),
             };
-            connection.ask(&server.request(method, &path, &body.to_string())).await?;
+            let request = server.request(method, &path, &body.to_string());
+            let sent = Instant::now();
+            connection.ask(&request).await?;
+            times.push(sent.elapsed().as_secs_f64() * 1e3);
         }
-        Ok(())
+        Ok(times)
     });
-    together(writers).await?;
-    Ok(count as f64 / first.elapsed().as_secs_f64())
+    let times = together(writers).await?.concat();
+    Ok(Load::of(times, first.elapsed().as_secs_f64()))
 }
 
 /// What a watcher reads from.
