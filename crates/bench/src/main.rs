@@ -89,11 +89,9 @@ async fn main() -> Result<()> {
     };
     let real = arguments.real.as_deref();
     let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
-    if wanted(Part::Api) {
-        api::measure(&ballast, real).await?;
-    }
-    if wanted(Part::Watches) {
-        api::watches(&ballast, real).await?;
+    let (requests, watches) = (wanted(Part::Api), wanted(Part::Watches));
+    if requests || watches {
+        api::measure(&ballast, real, requests, watches).await?;
     }
     if wanted(Part::Start) {
         start::binary(&ballast)?.print();

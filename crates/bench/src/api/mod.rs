@@ -192,20 +192,21 @@ impl Servers {
     }
 }
 
-/// Everything but watches, beside a real server where one is given.
-pub async fn measure(ballast: &Path, real: Option<&Path>) -> Result<()> {
+/// Requests, how soon watches are told, or both; beside a real server where one is given.
+pub async fn measure(ballast: &Path, real: Option<&Path>, requests: bool, watches: bool) -> Result<()> {
     let servers = Servers::start(ballast, real).await?;
-    beside(&servers).await?;
+    if requests {
+        beside(&servers).await?;
+    }
+    if watches {
+        let named = ["drydock", "Kubernetes with etcd"].into_iter().zip(servers.each());
+        block_in_place(|| rounds::watches(named))?.print();
+    }
     servers.end().await?;
-    flat(ballast).await
-}
-
-/// One write to many watches, and what the machine itself takes for that.
-pub async fn watches(ballast: &Path, real: Option<&Path>) -> Result<()> {
-    let servers = Servers::start(ballast, real).await?;
-    let named = ["drydock", "Kubernetes with etcd"].into_iter().zip(servers.each());
-    block_in_place(|| rounds::watches(named))?.print();
-    servers.end().await
+    if requests {
+        flat(ballast).await?;
+    }
+    Ok(())
 }
 
 async fn beside(servers: &Servers) -> Result<()> {

@@ -45,17 +45,19 @@ pub struct Seen {
 
 /// Makes what is written again and again.
 pub fn prepare(server: &Server) -> Result<()> {
-    alone(write(server, Instant::now(), WRITERS as usize, Duration::ZERO)).map(drop)
+    alone(write(server, Instant::now(), "POST", WRITERS as usize, Duration::ZERO)).map(drop)
 }
 
 /// How long each write took to each watcher.
 pub fn measure(server: &Server) -> Result<Seen> {
     let began = Instant::now();
+    // What watches begin with is of this measurement.
+    alone(write(server, began, "PUT", WRITERS as usize, Duration::ZERO))?;
     std::thread::scope(|threads| {
         let (ready, begin) = std::sync::mpsc::channel();
         let watching = threads.spawn(move || {
             listening(REST, async {
-                let path = format!("{MAPS}?watch=true&labelSelector=for%3Dwatchers");
+                let path = format!("{MAPS}?watch=true&resourceVersion=0&labelSelector=for%3Dwatchers");
                 let request = server.request("GET", &path, "");
                 let mut watches = together((0..WATCHERS).map(|_| watch(server, &request))).await?;
                 ready.send(())?;
@@ -64,9 +66,12 @@ pub fn measure(server: &Server) -> Result<Seen> {
                 seen.context("the server does not keep up")?
             })
         });
-        begin.recv().context("no watch")?;
+        if begin.recv().is_err() {
+            // Whoever would have said that watches are there says what ails them.
+            return Err(all_of(watching.join()).err().unwrap_or_else(|| anyhow::anyhow!("no watch")));
+        }
         let pause = Duration::from_secs(1) / WRITES_PER_SECOND;
-        let answered = Some(alone(write(server, began, WRITES, pause))?);
+        let answered = Some(alone(write(server, began, "PUT", WRITES, pause))?);
         Ok(Seen { seen: all_of(watching.join())?, answered })
     })
 }
@@ -113,7 +118,7 @@ pub fn bare() -> Result<Seen> {
 }
 
 /// Writes so many times, and gives how long each took.
-async fn write(server: &Server, began: Instant, count: usize, pause: Duration) -> Result<Load> {
+async fn write(server: &Server, began: Instant, method: &str, count: usize, pause: Duration) -> Result<Load> {
     let first = Instant::now();
     let writers = (0..WRITERS).map(|writer| async move {
         let mut connection = server.connect().await?;
@@ -125,10 +130,7 @@ async fn write(server: &Server, began: Instant, count: usize, pause: Duration) -
             let data = json!({"at": began.elapsed().as_nanos().to_string()});
             let metadata = json!({"name": name, "labels": {"for": "watchers"}});
             let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
-            let (method, path) = match pause.is_zero() {
-                true => ("POST", MAPS.to_owned()),
-                false => ("PUT", format!("{MAPS}/{name}")),
-            };
+            let path = if method == "POST" { MAPS.to_owned() } else { format!("{MAPS}/{name}") };
             let request = server.request(method, &path, &body.to_string());
             let sent = Instant::now();
             connection.ask(&request).await?;
@@ -187,7 +189,8 @@ impl<S: Source> Watcher<S> {
         loop {
             let unread = &self.text[self.at..];
             if let Some(end) = memchr(b'\n', unread) {
-                let mark = MARK.find(&unread[..end]).context("no moment")? + MARK.needle().len();
+                let said = || format!("no moment in {}", String::from_utf8_lossy(&unread[..end]));
+                let mark = MARK.find(&unread[..end]).with_context(said)? + MARK.needle().len();
                 let digits = unread[mark..].iter().take_while(|byte| byte.is_ascii_digit());
                 let nanoseconds = digits.fold(0, |sum: u64, byte| sum * 10 + u64::from(byte - b'0'));
                 self.at += end + 1;
