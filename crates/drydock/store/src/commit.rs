@@ -226,12 +226,20 @@ fn tidy(shared: &Shared, log: &mut Log) -> bool {
     }
 }
 
+/// A commit that comes to nothing.
+struct Refused {
+    error: CommitError,
+    /// It was judged by what a commit of the same batch makes of the object.
+    rests_on_batch: bool,
+    answer: oneshot::Sender<Answer>,
+}
+
 /// Commits that share one flush, judged but not yet seen by anyone.
 struct Batch<'a> {
     shared: &'a Shared,
     revision: Revision,
     events: Vec<(Arc<Event>, oneshot::Sender<Answer>)>,
-    refused: Vec<(CommitError, oneshot::Sender<Answer>)>,
+    refused: Vec<Refused>,
     /// What the batch itself has made of objects.
     touched: HashMap<Key, Option<Arc<Stored>>>,
     bytes: usize,
@@ -249,7 +257,9 @@ impl<'a> Batch<'a> {
 
     fn take(&mut self, pending: Pending) {
         let Pending { key, expect, change, answer } = pending;
-        let (current, key) = match self.touched.get(&key) {
+        let touched = self.touched.get(&key);
+        let rests_on_batch = touched.is_some();
+        let (current, key) = match touched {
             Some(touched) => (touched.clone(), key),
             None => {
                 let state = self.shared.state.read();
@@ -264,14 +274,14 @@ impl<'a> Batch<'a> {
                 self.touched.insert(event.object.key.clone(), left);
                 self.events.push((event, answer));
             }
-            Err(error) => self.refused.push((error, answer)),
+            Err(error) => self.refused.push(Refused { error, rests_on_batch, answer }),
         }
     }
 
     /// Writes, publishes, answers, in this order. False when the log can no longer be trusted.
     fn finish(self, log: &mut Log) -> bool {
-        let mut trusted = true;
-        match log.append(self.events.iter().map(|(event, _)| &**event)) {
+        let written = log.append(self.events.iter().map(|(event, _)| &**event));
+        let (trusted, lost) = match written {
             Ok(()) => {
                 let mut wakers = Vec::new();
                 {
@@ -285,22 +295,23 @@ impl<'a> Batch<'a> {
                     // Whoever no longer waits does not take the commit back.
                     let _ = answer.send(Ok(Arc::clone(&event.object)));
                 }
+                (true, None)
             }
             Err(LogError::Refused(error)) => {
                 tracing::error!(%error, "the log can't be written");
-                let error = Arc::new(error);
+                let lost = CommitError::Io(Arc::new(error));
                 for (_, answer) in self.events {
-                    let _ = answer.send(Err(CommitError::Io(Arc::clone(&error))));
+                    let _ = answer.send(Err(lost.clone()));
                 }
+                (true, Some(lost))
             }
             // Those who wait are told by whoever finds that there is no one to answer.
-            Err(LogError::Broken(error)) => {
-                self.shared.breaks(error);
-                trusted = false;
-            }
-        }
-        // A refusal may rest on a commit of this very batch, so it is said after that can be seen.
-        for (error, answer) in self.refused {
+            Err(LogError::Broken(error)) => (false, Some(CommitError::Broken(self.shared.breaks(error)))),
+        };
+        // What a refusal rests on may be of this very batch: it is said after that can be seen, and where that never will
+        // be it is as lost.
+        for Refused { error, rests_on_batch, answer } in self.refused {
+            let error = lost.clone().filter(|_| rests_on_batch).unwrap_or(error);
             let _ = answer.send(Err(error));
         }
         trusted

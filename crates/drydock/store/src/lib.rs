@@ -87,9 +87,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// It is not known any more what is on disk.
-    pub(crate) fn breaks(&self, error: std::io::Error) {
+    pub(crate) fn breaks(&self, error: std::io::Error) -> Arc<std::io::Error> {
         tracing::error!(%error, "the log can no longer be written");
-        self.broken.send_replace(Some(Arc::new(error)));
+        let error = Arc::new(error);
+        self.broken.send_replace(Some(Arc::clone(&error)));
+        error
     }
 
     pub(crate) fn broken(&self) -> Option<Arc<std::io::Error>> {

@@ -101,6 +101,35 @@ async fn a_full_disk_refuses_writes_and_takes_them_again_once_there_is_room() {
 }
 
 #[tokio::test]
+async fn what_was_never_written_exists_for_nobody() {
+    let (store, disk) = store(500);
+    let (go, held) = mpsc::channel();
+    disk.0.lock().held = Some(held);
+    let create = async |name: &str, size| {
+        let draft = Draft { tail: vec![b'x'; size], ..Draft::default() };
+        let key = Key::new("/pods", "default", name);
+        store.commit(key, Expect::Absent, Change::Put(draft)).await.map(drop)
+    };
+    // The first is on its way to the disk while the others come together; of these the second finds the first there.
+    let mut first = std::pin::pin!(create("a", 100));
+    assert!(first.as_mut().now_or_never().is_none());
+    while disk.0.lock().bytes.len() == HEADER {
+        std::thread::yield_now();
+    }
+    let mut others: FuturesUnordered<_> = (0..2).map(|_| create("b", 1000)).collect();
+    let mut again = std::pin::pin!(create("a", 100));
+    assert!(others.next().now_or_never().is_none() && again.as_mut().now_or_never().is_none());
+    go.send(()).unwrap();
+    first.await.unwrap();
+    while let Some(answer) = others.next().await {
+        assert!(matches!(&answer, Err(CommitError::Io(_))), "{answer:?}");
+    }
+    let answer = again.await;
+    assert!(matches!(&answer, Err(CommitError::Exists(_))), "what was there before is: {answer:?}");
+    assert_eq!(names(&store), ["a"]);
+}
+
+#[tokio::test]
 async fn after_a_failed_flush_nothing_is_acknowledged_any_more() {
     let (store, disk) = store(10_000);
     put(&store, "a", 100).await.unwrap();
