@@ -454,6 +454,12 @@ fn patch(uid: &str, status: &PodStatus) -> Value {
         for field in ["reason", "message", "podIP", "podIPs"] {
             map.entry(field).or_insert(Value::Null);
         }
+        // Addresses are merged by what they are: one that is no longer the pod's would stay, and be another's by then.
+        for field in ["podIPs", "hostIPs"] {
+            if let Some(addresses) = map.get_mut(field).and_then(Value::as_array_mut) {
+                addresses.insert(0, json!({"$patch": "replace"}));
+            }
+        }
         for condition in map.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(condition) = condition.as_object_mut() {
                 for field in ["reason", "message"] {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, PodStatus};
 use kube::Api;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -222,6 +222,13 @@ async fn a_pod_whose_init_is_killed_gets_another_and_others_are_untouched(cluste
     let pod = cluster.until_pod("struck", "all its containers run anew", all_again).await;
     assert_eq!(condition(&pod, "Ready"), "True");
     let status = pod.status.clone().unwrap();
+    let addresses = |status: &PodStatus| {
+        let all = status.pod_ips.iter().flatten().map(|address| address.ip.clone());
+        (status.pod_ip.clone().unwrap(), all.collect::<Vec<_>>())
+    };
+    let (before, (address, all)) = (addresses(&struck.status.unwrap()), addresses(&status));
+    assert_ne!(before.0, address, "the new sandbox has an address of its own");
+    assert_eq!(all, [address], "one that is no longer the pod's is not told");
     for container in status.container_statuses.clone().unwrap() {
         let ended = container.last_state.unwrap().terminated.unwrap();
         assert_eq!((ended.exit_code, ended.reason.as_deref()), (137, Some("Error")), "{}", container.name);
