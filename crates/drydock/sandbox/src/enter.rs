@@ -89,6 +89,10 @@ fn at<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> EnterErr
     move |error| EnterError::Machine { what, source: error.into() }
 }
 
+/// What pods are given to read is made under this, whoever starts the node: a container's user is seldom the node's. What
+/// is private says so where it is made.
+const READABLE: rustix::fs::Mode = rustix::fs::Mode::WGRP.union(rustix::fs::Mode::WOTH);
+
 /// Becomes the keeper when this process was started to be it, and then never returns.
 ///
 /// Every program that opens a [`crate::Host`] calls this first, or [`enter`], which does.
@@ -99,6 +103,7 @@ pub fn hook() {
     }
     let state = PathBuf::from(arguments.next().unwrap_or_default());
     let mortal = arguments.next().is_some_and(|word| word == "mortal");
+    rustix::process::umask(READABLE);
     let code = match keeper::run(&state, mortal) {
         Ok(()) => 0,
         Err(error) => {
@@ -116,6 +121,7 @@ pub fn hook() {
 /// When the machine grants none, when the program has threads already, or when another node has the directory.
 pub fn enter(entry: &Entry) -> Result<Entered, EnterError> {
     hook();
+    rustix::process::umask(READABLE);
     if process::threads().map_err(at("counting threads"))? > 1 {
         return Err(EnterError::Threads);
     }
