@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
-use crate::config::MountKind;
+use crate::config::{Mount, MountKind};
 use crate::error::{StartError, words};
 use crate::protocol::ContainerSetup;
 
@@ -49,10 +49,7 @@ pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
     writable_tree(setup, &path)?;
     let root = Root::open(&path).map_err(StartError::step("opening the root"))?;
     kernel_file_systems(&root, setup)?;
-    for (name, source) in &setup.etc {
-        root.bind(source, &Path::new("/etc").join(name), guarded(setup.config.read_only_root))?;
-    }
-    for mount in &setup.config.mounts {
+    for mount in in_order(setup) {
         match &mount.what {
             MountKind::Bind { source, read_only } => {
                 root.bind(source, &mount.destination, guarded(*read_only))?;
@@ -75,6 +72,19 @@ pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
         restrict("/", MountFlags::RDONLY).map_err(StartError::step("read-only root"))?;
     }
     Ok(())
+}
+
+/// What is mounted, in the order in which that is done: what is to be seen below something else comes after it, however
+/// the pod lists them; and what a pod says of a path comes after what is there anyway.
+fn in_order(setup: &ContainerSetup) -> Vec<Mount> {
+    let read_only = setup.config.read_only_root;
+    let etc = setup.etc.iter().map(|(name, source)| Mount {
+        destination: Path::new("/etc").join(name),
+        what: MountKind::Bind { source: source.clone(), read_only },
+    });
+    let mut mounts: Vec<Mount> = etc.chain(setup.config.mounts.iter().cloned()).collect();
+    mounts.sort_by_key(|mount| clean(&mount.destination).components().count());
+    mounts
 }
 
 /// What holds for every volume: a device made in it is not one. Otherwise a root that may make devices could make
@@ -377,7 +387,7 @@ fn refused(source: &str, destination: &Path, error: Errno) -> StartError {
 }
 
 /// A name for exactly what a descriptor stands for, valid while it is open.
-fn name_of(descriptor: &OwnedFd) -> String {
+pub(crate) fn name_of(descriptor: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 
