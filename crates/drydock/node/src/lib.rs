@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drydock_sandbox::Host;
+use drydock_sandbox::{Host, remove_all};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
@@ -397,6 +397,11 @@ fn follow_services(
     (seen, Box::pin(following))
 }
 
+/// Whether volumes of a node's directory are in memory, and lost when its host is closed. Blocks.
+pub fn holds_memory(directory: &Path) -> bool {
+    storage::holds_memory(&storage::directory::Root::below(directory))
+}
+
 /// Removes a node's directory, of which no pod is left. For who does not keep it for the next run.
 ///
 /// # Errors
@@ -409,7 +414,7 @@ pub fn clear(directory: &Path) -> Result<(), StartError> {
             .map_err(|error| at(error.into()))?;
     }
     storage::drop_memory(&storage::directory::Root::below(directory)).map_err(at)?;
-    volumes::atomic::remove(directory).map_err(at)
+    remove_all(directory).map_err(at)
 }
 
 fn prepare(directory: &Path) -> Result<PathBuf, StartError> {
@@ -434,7 +439,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, StartError> {
 fn listen(socket: &Path) -> Result<tokio::net::UnixListener, StartError> {
     use std::os::unix::fs::PermissionsExt;
     let at = |source| StartError::Listen { path: socket.to_owned(), source };
-    volumes::atomic::remove(socket).map_err(at)?;
+    remove_all(socket).map_err(at)?;
     let listener = tokio::net::UnixListener::bind(socket).map_err(at)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(at)?;
     Ok(listener)

@@ -8,6 +8,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::cgroup::{Cgroups, Controller};
 use crate::enter::Users;
+use crate::removal::remove_all;
 use crate::rootfs::overlay_options;
 
 /// Whether something can be done here.
@@ -73,7 +74,7 @@ impl Abilities {
 /// Layers one directory above another and writes to it, where containers will be.
 fn try_overlay(state: &Path, user_namespace: bool) -> io::Result<()> {
     let probe = state.join("probe");
-    crate::state::remove_all(&probe)?;
+    remove_all(&probe)?;
     for name in ["lower", "upper", "work", "root"] {
         fs::create_dir_all(probe.join(name))?;
     }
@@ -89,6 +90,6 @@ fn try_overlay(state: &Path, user_namespace: bool) -> io::Result<()> {
         }
         Err(error) => Err(error.into()),
     };
-    crate::state::remove_all(&probe)?;
+    remove_all(&probe)?;
     written
 }

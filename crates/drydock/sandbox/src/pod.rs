@@ -12,6 +12,7 @@ use crate::container::Container;
 use crate::error::Error;
 use crate::host::{Host, blocking};
 use crate::protocol::{ContainerSetup, Done, InitRequest, Started};
+use crate::removal::remove_all;
 use crate::state::{self, InitRecord, PodRecord};
 use crate::sweep;
 use crate::wire::Line;
@@ -226,7 +227,7 @@ impl Pod {
                     sweep::group(&directory)?;
                 }
             }
-            state::remove_all(&host.layout.container(pod.id(), &id))
+            remove_all(&host.layout.container(pod.id(), &id))
                 .map_err(Error::machine(format!("removing the files of container {id}")))
         })
         .await

@@ -158,32 +158,6 @@ pub(crate) fn write(path: &Path, record: &impl Serialize) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// Removes a directory with all it holds; fine when it is not there.
-///
-/// Overlay's work directories have no permissions at all, which stops even their owner until changed.
-pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_up(path)?;
-            fs::remove_dir_all(path)
-        }
-        other => other,
-    }
-}
-
-fn open_up(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let metadata = fs::symlink_metadata(path)?;
-    if metadata.is_dir() {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(path)? {
-            open_up(&entry?.path())?;
-        }
-    }
-    Ok(())
-}
-
 /// How long the name of a pod may be: it is in the path of a socket, which is short.
 pub(crate) const LONGEST_POD: usize = 64;
 /// The same of a container, which is in those of files: Kubernetes' longest, and how often it was started.

@@ -17,6 +17,7 @@ use crate::netlink::Netlink;
 use crate::network;
 use crate::process::Process;
 use crate::protocol::KeeperRequest;
+use crate::removal::remove_all;
 use crate::state::{self, HostRecord, InitRecord, Layout, PodRecord};
 use crate::wire;
 
@@ -66,7 +67,7 @@ pub(crate) fn remains(
     for id in state::names(&layout.pods()).map_err(Error::machine("reading the pods"))? {
         pod(layout, &id, None)?;
     }
-    state::remove_all(&layout.pods()).map_err(Error::machine("removing the pods' directory"))?;
+    remove_all(&layout.pods()).map_err(Error::machine("removing the pods' directory"))?;
     if let Some(record) = record {
         if let Some(groups) = &record.cgroups {
             for directory in groups.directories() {
@@ -137,7 +138,7 @@ pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), E
             group(directory)?;
         }
     }
-    state::remove_all(&layout.pod(id)).map_err(Error::machine(format!("removing the files of pod {id}")))
+    remove_all(&layout.pod(id)).map_err(Error::machine(format!("removing the files of pod {id}")))
 }
 
 /// Removes the node's end of a pod's link. The kernel does with the pod's network namespace, too, but some time later.

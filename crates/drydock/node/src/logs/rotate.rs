@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drydock_sandbox::remove_all;
+
 use crate::Shared;
 
 /// How large a log may become; what a kubelet takes.
@@ -20,7 +22,7 @@ pub(crate) fn moved(log: &Path) -> PathBuf {
 /// Removes a log, and what was moved aside of it.
 pub(crate) fn remove(log: &Path) {
     for path in [log.to_owned(), moved(log)] {
-        if let Err(error) = crate::volumes::atomic::remove(&path) {
+        if let Err(error) = remove_all(&path) {
             tracing::debug!(%error, log = %path.display(), "a log stays");
         }
     }

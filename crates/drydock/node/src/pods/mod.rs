@@ -77,6 +77,8 @@ pub(crate) async fn dispatch(
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", shared.name));
     let mut changes = std::pin::pin!(watcher(pods, config).default_backoff());
     let mut listed: BTreeSet<String> = BTreeSet::new();
+    // Whether the files of those that went while there was no node are found.
+    let mut swept = false;
     // Ended with this loop; what is left of an orphan then, the next run finds.
     let mut removals = JoinSet::new();
     while let Some(change) = changes.next().await {
@@ -88,6 +90,15 @@ pub(crate) async fn dispatch(
             }
             Ok(watcher::Event::InitDone) => {
                 forget(shared, &listed);
+                if !std::mem::replace(&mut swept, true) {
+                    let known = |uid: &str| listed.contains(uid) || adopted.contains_key(uid);
+                    for (uid, logs) in record::left(&shared.directory, known) {
+                        tracing::info!(pod = %uid, "the files of a pod that the API does not know are removed");
+                        let shared = Arc::clone(shared);
+                        removals
+                            .spawn(async move { record::remove_files(&shared, &uid, logs.as_deref()).await });
+                    }
+                }
                 for orphan in std::mem::take(&mut adopted).into_values() {
                     removals.spawn(remove_orphan(Arc::clone(shared), orphan));
                 }

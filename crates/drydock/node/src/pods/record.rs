@@ -1,8 +1,10 @@
 //! What the sandbox keeps for the node, so that the next run knows what it finds.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use drydock_sandbox as sandbox;
+use drydock_sandbox::{self as sandbox, remove_all};
 use serde::{Deserialize, Serialize};
 
 use crate::{Shared, volumes};
@@ -42,6 +44,20 @@ pub(crate) fn shown_id(uid: &str, id: &str) -> String {
     format!("drydock://{uid}/{id}")
 }
 
+/// The pods of which there are files that nobody is known by, and their logs.
+pub(crate) fn left(directory: &Path, known: impl Fn(&str) -> bool) -> BTreeMap<String, Option<PathBuf>> {
+    let entries = |part: &str| {
+        let entries = fs::read_dir(directory.join(part)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+    };
+    let files = ["pods", "memory"].into_iter().flat_map(entries).map(|(uid, _)| (uid, None));
+    let logs = entries("logs").filter_map(|(name, path)| {
+        let (_, uid) = name.rsplit_once('_')?;
+        Some((uid.to_owned(), Some(path)))
+    });
+    files.chain(logs).filter(|(uid, _)| !known(uid)).collect()
+}
+
 /// Removes the files of a pod of which nothing runs: volumes, and with `logs` its logs. Claims are others' to have.
 pub(crate) async fn remove_files(shared: &Shared, uid: &str, logs: Option<&Path>) {
     shared.storage.holders.remove(uid);
@@ -49,10 +65,28 @@ pub(crate) async fn remove_files(shared: &Shared, uid: &str, logs: Option<&Path>
     let logs = logs.map(Path::to_owned);
     let removed = tokio::task::spawn_blocking(move || {
         volumes::remove(&places)?;
-        volumes::atomic::remove(&directory)?;
-        logs.map_or(Ok(()), |logs| volumes::atomic::remove(&logs))
+        remove_all(&directory)?;
+        logs.map_or(Ok(()), |logs| remove_all(&logs))
     });
     if let Ok(Err(error)) = removed.await {
         tracing::warn!(%error, pod = uid, "a pod's files are not gone");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_pods_that_nobody_knows_are_found_with_their_logs() {
+        let place = tempfile::tempdir().unwrap();
+        for path in ["pods/1", "pods/2", "memory/2", "memory/3", "logs/ns_a_1", "logs/ns_b_2", "logs/ns_c_4"]
+        {
+            fs::create_dir_all(place.path().join(path)).unwrap();
+        }
+        let found = left(place.path(), |uid| uid == "1");
+        let logs = |name: &str| Some(place.path().join("logs").join(name));
+        let expected = [("2", logs("ns_b_2")), ("3", None), ("4", logs("ns_c_4"))];
+        assert_eq!(found, expected.map(|(uid, logs)| (uid.to_owned(), logs)).into_iter().collect());
     }
 }

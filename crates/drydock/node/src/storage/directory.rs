@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use drydock_sandbox::remove_all;
 use parking_lot::Mutex;
 
 use super::decide::is_plain;
 use super::holders::Holders;
-use crate::volumes::atomic;
 
 /// What is on its way out begins with this, which no volume's name does.
 const GOING: &str = ".going-";
@@ -78,7 +78,10 @@ impl Root {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             if entry.file_name().to_str().is_some_and(|name| name.starts_with(GOING)) {
-                atomic::remove(&entry.path())?;
+                // It is in nobody's way: what can't be removed now is tried again by the next run.
+                if let Err(error) = remove_all(&entry.path()) {
+                    tracing::warn!(%error, volume = ?entry.file_name(), "what is left of a volume stays");
+                }
             }
         }
         Ok(())
@@ -103,12 +106,12 @@ impl Root {
         for path in [&place.data, &place.aside] {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let going = self.path.join(format!("{GOING}{name}"));
-            atomic::remove(&going)?;
+            remove_all(&going)?;
             match fs::rename(path, &going) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 renamed => {
                     renamed?;
-                    atomic::remove(&going)?;
+                    remove_all(&going)?;
                 }
             }
         }

@@ -31,12 +31,13 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
+use drydock_sandbox::remove_all;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::directory::{self, Place, Root};
-use crate::volumes::{atomic, is_mounted};
+use crate::volumes::is_mounted;
 
 /// What whoever claims one is told.
 pub(crate) const CAVEAT: &str = "A volume of a hard size is in the node's memory: it outlives pods, a crash of the node, \
@@ -64,7 +65,7 @@ pub(crate) fn make(place: &Place) -> io::Result<()> {
     }
     directory::make(&place.data)?;
     let half = place.aside.with_extension("new");
-    atomic::remove(&half)?;
+    remove_all(&half)?;
     DirBuilder::new().mode(0o700).create(&half)?;
     DirBuilder::new().mode(0o700).create(half.join("saved"))?;
     fs::set_permissions(half.join("saved"), fs::Permissions::from_mode(0o777))?;
@@ -118,7 +119,7 @@ fn load(place: &Place, bytes: u64) -> io::Result<()> {
     let (saved, loaded) = (saved(place), loaded(place));
     let filled = copy(&saved, &place.data, &mut HashMap::new()).and_then(|()| {
         same(&saved, &place.data)?;
-        atomic::remove(&loaded)?;
+        remove_all(&loaded)?;
         // From here on what is in memory is it.
         fs::rename(&saved, &loaded)
     });
@@ -158,13 +159,13 @@ pub(crate) fn save(root: &Root, place: &Place) -> io::Result<()> {
             Where::Gone => return Ok(()),
         }
         unmount(place)?;
-        atomic::remove(&loaded(place))
+        remove_all(&loaded(place))
     })
 }
 
 fn write(place: &Place) -> io::Result<()> {
     let half = place.aside.join("saving");
-    atomic::remove(&half)?;
+    remove_all(&half)?;
     DirBuilder::new().mode(0o700).create(&half)?;
     copy(&place.data, &half, &mut HashMap::new())?;
     same(&place.data, &half)?;

@@ -345,6 +345,11 @@ impl Shared {
 /// Has no volume brought into memory any more. Whether one is there. Blocks.
 pub(crate) fn close(root: &Root) -> bool {
     root.close();
+    holds_memory(root)
+}
+
+/// Whether volumes are in memory. Blocks.
+pub(crate) fn holds_memory(root: &Root) -> bool {
     root.with_aside().iter().any(|place| root.alone(place, || is_mounted(&place.data)))
 }
 

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use drydock_sandbox::remove_all;
 use jiff::Timestamp;
 
 use super::payload::Payload;
@@ -30,14 +31,25 @@ pub(crate) fn write(
     let mode = if group.is_some() { mode | 0o2000 } else { mode };
     fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
     let old = fs::read_link(directory.join(DATA)).ok();
-    if old.as_ref().is_some_and(|old| shows(&directory.join(old), payload)) {
-        return Ok(false);
+    let changes = !old.is_some_and(|old| shows(&directory.join(old), payload));
+    if changes {
+        let name = format!("..{}", now.strftime("%Y_%m_%d_%H_%M_%S.%9f"));
+        let fresh = directory.join(&name);
+        if let Err(error) = fill(&fresh, payload, group).and_then(|()| show(directory, &name)) {
+            // The room that half of it takes may be what the next try needs.
+            let _stays = remove_all(&fresh);
+            return Err(error);
+        }
     }
-    let name = format!("..{}", now.strftime("%Y_%m_%d_%H_%M_%S.%9f"));
-    let fresh = directory.join(&name);
-    remove(&fresh)?;
-    fs::DirBuilder::new().mode(0o755).create(&fresh)?;
-    own(&fresh, None, group);
+    tidy(directory, payload)?;
+    Ok(changes)
+}
+
+/// Makes a directory with these files.
+fn fill(fresh: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
+    remove_all(fresh)?;
+    fs::DirBuilder::new().mode(0o755).create(fresh)?;
+    own(fresh, None, group);
     for (path, file) in payload {
         let path = fresh.join(path);
         if let Some(parent) = path.parent() {
@@ -49,28 +61,31 @@ pub(crate) fn write(
         made.set_permissions(fs::Permissions::from_mode(mode))?;
         own(&path, file.owner, group);
     }
-    remove(&directory.join(NEW))?;
-    symlink(&name, directory.join(NEW))?;
-    fs::rename(directory.join(NEW), directory.join(DATA))?;
-    let shown: BTreeSet<&str> = payload.keys().filter_map(|path| path.split('/').next()).collect();
+    Ok(())
+}
+
+/// Lets `..data` lead to the directory of this name.
+fn show(directory: &Path, name: &str) -> io::Result<()> {
+    remove_all(&directory.join(NEW))?;
+    symlink(name, directory.join(NEW))?;
+    fs::rename(directory.join(NEW), directory.join(DATA))
+}
+
+/// Makes the links that are missing, and removes what nothing leads to any more: of the change before, and of one that
+/// somebody was killed in.
+fn tidy(directory: &Path, payload: &Payload) -> io::Result<()> {
+    let current = fs::read_link(directory.join(DATA))?;
+    let mut missing: BTreeSet<&str> = payload.keys().filter_map(|path| path.split('/').next()).collect();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let found = entry.file_name();
         let Some(found) = found.to_str() else { continue };
-        if !found.starts_with("..") && !shown.contains(found) {
-            remove(&entry.path())?;
+        let stays = found == DATA || current.as_os_str() == found || missing.remove(found);
+        if !stays {
+            remove_all(&entry.path())?;
         }
     }
-    for name in shown {
-        match symlink(Path::new(DATA).join(name), directory.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => other?,
-        }
-    }
-    if let Some(old) = old.filter(|old| old.as_os_str() != name.as_str()) {
-        remove(&directory.join(old))?;
-    }
-    Ok(true)
+    missing.into_iter().try_for_each(|name| symlink(Path::new(DATA).join(name), directory.join(name)))
 }
 
 /// Gives something to a user and a group, where this node may.
@@ -78,19 +93,6 @@ pub(crate) fn own(path: &Path, user: Option<u32>, group: Option<u32>) {
     if user.is_some() || group.is_some() {
         // A node with a single user can't, and the files are readable to that user anyway.
         let _refused = std::os::unix::fs::chown(path, user, group);
-    }
-}
-
-/// Removes a file, link or directory; one that is not there is removed already.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
     }
 }
 
@@ -144,5 +146,34 @@ mod tests {
             .unwrap()
             .filter(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("..1970"));
         assert_eq!(kept.count(), 1);
+    }
+
+    #[test]
+    fn what_somebody_was_killed_in_is_brought_to_its_end() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("v");
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let says = payload(&[("a", "1"), ("b", "2")]);
+        write(&directory, &says, 0o777, None, at(1)).unwrap();
+        // The links were yet to be made, and the directory of the change before was yet to go.
+        fs::remove_file(directory.join("b")).unwrap();
+        fs::create_dir(directory.join("..1970_half")).unwrap();
+        symlink("..1970_half", directory.join(NEW)).unwrap();
+        assert!(!write(&directory, &says, 0o777, None, at(2)).unwrap());
+        assert_eq!(fs::read_to_string(directory.join("b")).unwrap(), "2");
+        check(&directory, &["..data", "a", "b"]);
+        assert!(!directory.join("..1970_half").exists());
+    }
+
+    #[test]
+    fn a_change_that_can_not_be_made_leaves_nothing_of_itself() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("v");
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        write(&directory, &payload(&[("a", "1")]), 0o777, None, at(1)).unwrap();
+        // A file and a directory of the same name.
+        write(&directory, &payload(&[("a", "2"), ("a/b", "3")]), 0o777, None, at(2)).unwrap_err();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 3, "..data, what it leads to, and a");
+        assert_eq!(fs::read_to_string(directory.join("a")).unwrap(), "1");
     }
 }

@@ -1,6 +1,7 @@
 //! The claims of a pod: from the name in its specification to a directory of this node.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -226,22 +227,27 @@ impl Group {
         Ok(self.one(&top)?)
     }
 
-    fn below(&self, directory: &OwnedFd) -> io::Result<()> {
-        for entry in Dir::read_from(directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
+    /// The same for all that is below a directory. Pods may have made it deeper than there are descriptors: so one after
+    /// the other is reached from the top.
+    fn below(&self, top: &OwnedFd) -> io::Result<()> {
+        let mut left: Vec<Vec<CString>> = vec![Vec::new()];
+        while let Some(way) = left.pop() {
+            let Some(directory) = reached(top, &way)? else { continue };
+            for entry in Dir::read_from(&directory)? {
+                let entry = entry?;
+                let name = entry.file_name();
+                if matches!(name.to_bytes(), b"." | b"..") {
+                    continue;
+                }
+                let opened = match rustix::fs::openat(&directory, name, OPENED, Mode::empty()) {
+                    Err(Errno::NOENT) => continue,
+                    opened => opened?,
+                };
+                self.one(&opened)?;
+                if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) == FileType::Directory {
+                    left.push(way.iter().cloned().chain([name.to_owned()]).collect());
+                }
             }
-            let opened = match rustix::fs::openat(directory, name, OPENED, Mode::empty()) {
-                Err(Errno::NOENT) => continue,
-                opened => opened?,
-            };
-            if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) == FileType::Directory {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                self.below(&rustix::fs::openat(directory, name, flags, Mode::empty())?)?;
-            }
-            self.one(&opened)?;
         }
         Ok(())
     }
@@ -257,6 +263,19 @@ impl Group {
         };
         rustix::fs::chmod(through(opened), Mode::from_raw_mode(mode & 0o7777 | more))
     }
+}
+
+/// The directory to which these names lead, each below the one before; none when it is gone or something else by now.
+fn reached(top: &OwnedFd, way: &[CString]) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = top.try_clone()?;
+    for name in way {
+        at = match rustix::fs::openat(&at, name, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            opened => opened?,
+        };
+    }
+    Ok(Some(at))
 }
 
 /// The way to something that was opened.
@@ -307,6 +326,23 @@ mod tests {
         check(claim(json!({"name": "p-c"}), "Bound"), Err("PVC was not created for pod"));
         let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]);
         check(claim(json!({"name": "p-c", "ownerReferences": owner}), "Bound"), Ok("v"));
+    }
+
+    #[test]
+    fn a_volume_may_be_deeper_than_there_are_descriptors() {
+        let machine = tempfile::tempdir().unwrap();
+        let volume = machine.path().join("volume");
+        fs::create_dir(&volume).unwrap();
+        let group = fs::metadata(&volume).unwrap().gid();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut at = rustix::fs::open(&volume, flags, Mode::empty()).unwrap();
+        for _ in 0..1_200 {
+            rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
+            at = rustix::fs::openat(&at, "d", flags, Mode::empty()).unwrap();
+        }
+        Group { group, only_on_mismatch: false }.take(&volume).unwrap();
+        assert_eq!(rustix::fs::fstat(&at).unwrap().st_mode & DIRECTORIES, DIRECTORIES);
+        drydock_sandbox::remove_all(&volume).unwrap();
     }
 
     #[test]

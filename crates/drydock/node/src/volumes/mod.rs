@@ -8,15 +8,16 @@ pub(crate) mod claims;
 mod part;
 pub(crate) mod payload;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use drydock_sandbox::{Mount, MountKind, words};
+use drydock_sandbox::{Mount, MountKind, remove_all, words};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, HostPathVolumeSource, Pod, Volume};
+use k8s_openapi::api::core::v1::{Container, HostPathVolumeSource, Pod, Volume, VolumeMount};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::container::ConfigError;
@@ -187,8 +188,8 @@ pub(crate) fn remove(places: &Places) -> io::Result<()> {
             rustix::mount::unmount(entry.path(), UnmountFlags::DETACH)?;
         }
     }
-    atomic::remove(&places.disk)?;
-    atomic::remove(&places.memory)
+    remove_all(&places.disk)?;
+    remove_all(&places.memory)
 }
 
 impl Prepared {
@@ -223,18 +224,19 @@ impl Prepared {
             if let Some(host) = self.paths.get(&wish.name) {
                 host_path(host, false).map_err(ConfigError)?;
             }
-            let below = match (&wish.sub_path_expr, &wish.sub_path) {
-                (Some(text), _) if !text.is_empty() => expand(text, &value),
-                (_, Some(text)) => text.clone(),
-                _ => String::new(),
-            };
+            let below = part_of(wish, &value)?;
             let read_only = wish.read_only == Some(true) || self.read_only.contains(&wish.name);
             let source = volume.clone();
             let what = if below.is_empty() {
                 MountKind::Bind { source, read_only }
             } else {
-                part::provide(volume, &below).map_err(|why| {
-                    ConfigError(format!("failed to prepare subPath for volumeMount: {below:?} {why}"))
+                part::provide(volume, &below).map_err(|error| {
+                    tracing::warn!(volume = wish.name, path = below, error, "no part of a volume");
+                    // Why is the node's own affair: it would tell of what lies outside of the volume.
+                    let (name, container) = (&wish.name, &container.name);
+                    ConfigError(format!(
+                        "failed to prepare subPath for volumeMount {name:?} of container {container:?}"
+                    ))
                 })?;
                 MountKind::Part { source, below: below.into(), read_only }
             };
@@ -244,10 +246,61 @@ impl Prepared {
     }
 }
 
+/// The path below a volume that is mounted; empty for all of it.
+fn part_of(wish: &VolumeMount, value: &dyn Fn(&str) -> Option<String>) -> Result<String, ConfigError> {
+    let path = match wish.sub_path_expr.as_deref() {
+        None | Some("") => wish.sub_path.clone().unwrap_or_default(),
+        Some(text) => {
+            let missing = RefCell::new(BTreeSet::new());
+            let path = expand(text, &|name| {
+                let value = value(name).filter(|value| !value.is_empty());
+                if value.is_none() {
+                    missing.borrow_mut().insert(name.to_owned());
+                }
+                value
+            });
+            let missing: Vec<String> = missing.into_inner().into_iter().collect();
+            if !missing.is_empty() {
+                return Err(ConfigError(format!("missing value for {}", missing.join(", "))));
+            }
+            path
+        }
+    };
+    if path.starts_with('/') {
+        return Err(ConfigError(format!("error SubPath `{path}` must not be an absolute path")));
+    }
+    if path.split('/').any(|step| step == "..") {
+        return Err(ConfigError(format!("unable to provision SubPath `{path}`: must not contain '..'")));
+    }
+    Ok(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_part_whose_name_can_not_be_told_is_none() {
+        let check = |mount: Value, expected: Result<&str, &str>| {
+            let mount: VolumeMount = serde_json::from_value(mount).unwrap();
+            let value = |name: &str| match name {
+                "A" => Some("one".to_owned()),
+                "EMPTY" => Some(String::new()),
+                "UP" => Some("..".to_owned()),
+                _ => None,
+            };
+            let found = part_of(&mount, &value).map_err(|ConfigError(error)| error);
+            assert_eq!(found.as_deref().map_err(String::as_str), expected);
+        };
+        let expression = |text: &str| json!({"name": "v", "mountPath": "/v", "subPathExpr": text});
+        check(json!({"name": "v", "mountPath": "/v"}), Ok(""));
+        check(json!({"name": "v", "mountPath": "/v", "subPath": "$(A)"}), Ok("$(A)"));
+        check(expression("by/$(A)"), Ok("by/one"));
+        check(expression("$(NOPE)/$(EMPTY)/$(A)"), Err("missing value for EMPTY, NOPE"));
+        check(expression("$(UP)/x"), Err("unable to provision SubPath `../x`: must not contain '..'"));
+        check(expression("/$(A)"), Err("error SubPath `/one` must not be an absolute path"));
+    }
 
     struct Machine(tempfile::TempDir);
 

@@ -255,7 +255,7 @@ async fn a_group_owns_the_files_and_a_part_of_a_volume_stays_in_it(cluster: Arc<
     if several {
         assert_eq!(cluster.log(&pod, "main", 0), "1234:660\n1234:2775\n");
     }
-    let text = "cat /part/file; ls -A /new/p; echo $?";
+    let text = "cat /part/file; ls -A /new/p; echo $?; cat /new/p/below/file";
     spec = script(text);
     spec["restartPolicy"] = json!("Never");
     spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
@@ -263,11 +263,13 @@ async fn a_group_owns_the_files_and_a_part_of_a_volume_stays_in_it(cluster: Arc<
         json!([{"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
     spec["containers"][0]["volumeMounts"] = json!([
         {"name": "data", "mountPath": "/part", "subPath": "part"},
+        // What is below another is seen, though it is named first.
+        {"name": "data", "mountPath": "/new/p/below", "subPath": "part"},
         {"name": "data", "mountPath": "/new/p", "subPathExpr": "by/$(WHO)"},
     ]);
     cluster.create::<Pod>(json!({"metadata": {"name": "third"}, "spec": spec})).await;
     let pod = cluster.until_phase("third", "Succeeded").await;
-    assert_eq!(cluster.log(&pod, "main", 0), "1\n0\n");
+    assert_eq!(cluster.log(&pod, "main", 0), "1\nbelow\n0\n1\n");
     // What a pod left there can't lead the next one out of the volume.
     user(&cluster, "hostile", "data", "ln -s /etc /data/out; ln -s part /data/in").await;
     let mut spec = script("cat /in/file; sleep 1000");
@@ -278,7 +280,9 @@ async fn a_group_owns_the_files_and_a_part_of_a_volume_stays_in_it(cluster: Arc<
     cluster.until("it reads", || async { (cluster.log(&pod, "main", 0) == "1\n").then_some(()) }).await;
     spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/out", "subPath": "out"}]);
     cluster.create::<Pod>(json!({"metadata": {"name": "outside"}, "spec": spec})).await;
-    cluster.until_event("outside", "Failed", "failed to prepare subPath for volumeMount").await;
+    cluster
+        .until_event("outside", "Failed", "failed to prepare subPath for volumeMount \"data\" of container")
+        .await;
     clear(&cluster).await;
 }
 

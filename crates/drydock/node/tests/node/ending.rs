@@ -79,13 +79,16 @@ async fn a_pod_that_could_not_be_ended_keeps_its_files_until_it_is(cluster: Arc<
     let files = cluster.directory.with_file_name(Other::NAME).join("pods").join("orphan");
     fs::create_dir_all(&files).unwrap();
     // What is mounted below its files keeps them from being removed.
-    let held = cluster.directory.with_file_name("state").join("pods").join("orphan").join("held");
+    let place = cluster.directory.with_file_name("state").join("pods").join("orphan");
+    let (held, beside) = (place.join("held"), place.join("beside"));
     fs::create_dir(&held).unwrap();
     rustix::mount::mount("tmpfs", &held, "tmpfs", MountFlags::empty(), None).unwrap();
     fs::write(held.join("file"), "").unwrap();
+    fs::write(&beside, "").unwrap();
     let other = Other::start(&cluster);
-    cluster.until("it is being removed", || async { (!held.join("file").exists()).then_some(()) }).await;
+    cluster.until("it is being removed", || async { (!beside.exists()).then_some(()) }).await;
     assert!(!orphan.is_alive());
+    assert!(held.join("file").exists(), "what is mounted there is not the pod's to lose");
     assert!(files.exists(), "its files are gone before it is");
     rustix::mount::unmount(&held, UnmountFlags::DETACH).unwrap();
     cluster.until("nothing of it is left", || async { (!files.exists()).then_some(()) }).await;
