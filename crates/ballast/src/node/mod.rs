@@ -95,8 +95,15 @@ async fn work(handover: Handover, entered: Entered, store: drydock_images::Store
     };
     clear()?;
     let ended = attend(&handover, &sockets, &host, store).await;
-    let stay = matches!(ended, Ok(End::Abandoned | End::Unsaved(_))) && handover.kept;
-    if !stay {
+    let stay = match &ended {
+        Ok(End::Told) => false,
+        Ok(End::Abandoned | End::Unsaved(_)) => true,
+        // What an earlier node left is not this one's to end because it fails: the next one has it.
+        Err(_) => {
+            drydock_node::holds_memory(&handover.files) || !host.adopt().is_ok_and(|pods| pods.is_empty())
+        }
+    };
+    if !(stay && handover.kept) {
         host.close().await.what("not everything of the pods is gone")?;
         clear()?;
     }
