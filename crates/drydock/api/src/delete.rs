@@ -24,6 +24,9 @@ use crate::{
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
+/// What is said when a Job is deleted and nobody said what is to become of its pods.
+const PODS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
 /// How often a delete is tried when somebody else was faster.
 const ATTEMPTS: usize = 64;
 
@@ -148,6 +151,7 @@ impl Call<'_> {
     /// `DELETE` of one object.
     pub async fn delete(&self) -> Result<Answer, Failure> {
         let options = DeleteOptions::read(self)?;
+        self.warn_of_what_stays(&options);
         let deleted = self.delete_object(&options).await?;
         let code = if !deleted.gone && options.waits { StatusCode::ACCEPTED } else { StatusCode::OK };
         if !deleted.gone || deleted.show {
@@ -173,6 +177,7 @@ impl Call<'_> {
     /// `DELETE` of many objects; answers with what there was.
     pub async fn delete_collection(&self) -> Result<Answer, Failure> {
         let options = DeleteOptions::read(self)?;
+        self.warn_of_what_stays(&options);
         let (items, metadata) =
             list::select(self.api.store(), &self.kind, self.path.object_namespace(), self.options())?;
         for item in &items {
@@ -187,6 +192,12 @@ impl Call<'_> {
             }
         }
         self.view()?.list(&items, &metadata)
+    }
+
+    fn warn_of_what_stays(&self, options: &DeleteOptions) {
+        if options.propagation.is_none() && leaves_dependents(&self.kind) {
+            self.warn([PODS_STAY.to_owned()]);
+        }
     }
 
     /// Deletes the object in the path.
@@ -297,7 +308,7 @@ fn mark(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timestamp
         Grace::Seconds(seconds) => Some(seconds),
         Grace::None => None,
     };
-    let finalizers = collected(object, options.propagation);
+    let finalizers = collected(object, options.propagation.or_else(|| unasked(kind, object)));
     object::set_finalizers(object, &finalizers);
     match graceful {
         None if finalizers.is_empty() => Mark::Gone,
@@ -377,6 +388,19 @@ fn mark_now(object: &mut Value, now: Timestamp) {
     }
     let at = before.filter(|at| *at <= now).unwrap_or(now);
     set_deletion(object, at, 0);
+}
+
+/// Whether objects of this kind leave what they own behind where nobody says otherwise. Jobs do, for clients that
+/// are older than garbage collection.
+fn leaves_dependents(kind: &Kind) -> bool {
+    is(kind, "batch", "jobs")
+}
+
+/// What becomes of dependents where a delete says nothing about them. A finalizer that already says it stands above
+/// what the kind does.
+fn unasked(kind: &Kind, object: &Value) -> Option<Propagation> {
+    let said = object::finalizers(object).iter().any(|name| *name == ORPHAN || *name == FOREGROUND);
+    (leaves_dependents(kind) && !said).then_some(Propagation::Orphan)
 }
 
 /// The finalizers that the garbage collector is to take off: as the options say, else as they are.

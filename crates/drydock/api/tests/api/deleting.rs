@@ -80,6 +80,38 @@ async fn the_garbage_collector_is_told_what_to_do_with_dependents() {
 }
 
 #[tokio::test]
+async fn a_job_leaves_its_pods_behind_unless_the_delete_or_a_finalizer_says_otherwise() {
+    const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+    const TOLD: &str = r#"299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning""#;
+    let cluster = Cluster::new().await;
+    for (held, query, expected, told) in [
+        ("", "", "orphan", true),
+        ("example.com/hold", "", "example.com/hold orphan", true),
+        ("foregroundDeletion", "", "foregroundDeletion", true),
+        ("orphan", "", "orphan", true),
+        ("", "?propagationPolicy=Orphan", "orphan", false),
+        ("example.com/hold", "?propagationPolicy=Background", "example.com/hold", false),
+        ("example.com/hold", "?orphanDependents=false", "example.com/hold", false),
+    ] {
+        for path in [format!("{JOBS}/j{query}"), format!("{JOBS}{query}")] {
+            let finalizers: Vec<&str> = held.split_whitespace().collect();
+            let job = json!({"apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"name": "j", "finalizers": finalizers},
+                "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+            cluster.must(&format!("POST {JOBS}"), job).await;
+            let answer = cluster.send(&format!("DELETE {path}"), "").await;
+            let warnings: Vec<_> =
+                answer.headers().get_all("warning").iter().map(|text| text.to_str().unwrap()).collect();
+            assert_eq!(warnings, if told { vec![TOLD] } else { vec![] }, "{held:?} {path}");
+            let waits = cluster.get(&format!("{JOBS}/j")).await;
+            let expected: Vec<&str> = expected.split_whitespace().collect();
+            assert_eq!(waits["metadata"]["finalizers"], json!(expected), "{held:?} {path}");
+            cluster.must(&format!("PATCH {JOBS}/j"), json!({"metadata": {"finalizers": null}})).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_dry_run_deletes_nothing() {
     let cluster = Cluster::new().await;
     cluster.must(&format!("POST {MAPS}"), serde_json::from_str(&config_map("a", json!({}))).unwrap()).await;
