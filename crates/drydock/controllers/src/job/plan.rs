@@ -251,7 +251,8 @@ fn enough(policy: Option<&SuccessPolicy>, succeeded: &Indexes, completions: i32)
     let at = rules.iter().position(|rule| match (&rule.succeeded_indexes, rule.succeeded_count) {
         (Some(wanted), least) => {
             let wanted = Indexes::parse(wanted, completions);
-            succeeded.shared(&wanted) >= least.unwrap_or(wanted.total())
+            // A rule that asks for no index at all is never met, rather than always.
+            wanted.total() > 0 && succeeded.shared(&wanted) >= least.unwrap_or(wanted.total())
         }
         (None, Some(least)) => succeeded.total() >= least,
         (None, None) => false,

@@ -309,6 +309,30 @@ fn enough_numbers_are_enough() {
 }
 
 #[test]
+fn a_success_rule_that_names_no_index_is_passed_over() {
+    for rules in [
+        r#"{"succeededIndexes":""}"#,
+        r#"{"succeededIndexes":"","succeededCount":1}"#,
+        r#"{"succeededIndexes":"7"}"#,
+    ] {
+        let policy = |rules: &str| {
+            format!(
+                r#"{{"completions":3,"parallelism":3,"completionMode":"Indexed","successPolicy":{{"rules":[{rules}]}}}}"#
+            )
+        };
+        let pods = "a:succeeded:#0 b:ready:#1 c:ready:#2";
+        check(&policy(rules), "{}", pods, "let a go, active 2 succeeded 1 failed 0, through 0");
+        let next = format!(r#"{rules},{{"succeededCount":1}}"#);
+        check(
+            &policy(&next),
+            "{}",
+            pods,
+            "delete b+c, let a+b+c go, active 0 succeeded 1 failed 0, through 0, SuccessCriteriaMet=True SuccessPolicy",
+        );
+    }
+}
+
+#[test]
 fn what_a_failure_means_is_said_by_the_policy() {
     let policy = r#"{"completions":1,"backoffLimit":0,"podFailurePolicy":{"rules":[{"action":"Ignore","onExitCodes":{"operator":"In","values":[1]}}]}}"#;
     check(policy, "{}", "a:failed:@50-00", "create 1, let a go, active 1 succeeded 0 failed 0");
