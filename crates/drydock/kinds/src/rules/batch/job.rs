@@ -249,7 +249,6 @@ fn with_movable_placement(new: &Value, old: &Value) -> Value {
         "/spec/template/spec/nodeSelector",
         "/spec/template/spec/tolerations",
         "/spec/template/spec/schedulingGates",
-        "/spec/template/spec/affinity/nodeAffinity",
     ] {
         let Some((parent, field)) = pointer.rsplit_once('/') else { continue };
         let moved = new.pointer(pointer).cloned();
@@ -261,5 +260,82 @@ fn with_movable_placement(new: &Value, old: &Value) -> Value {
             (None, _) => {}
         }
     }
+    if let Some(spec) = old.pointer_mut("/spec/template/spec") {
+        move_node_affinity(&new["spec"]["template"]["spec"], spec);
+    }
     old
+}
+
+/// Gives the old pod the affinity to nodes that the new one has. It may come and go with the whole affinity, as long
+/// as nothing else is in that.
+fn move_node_affinity(new: &Value, old: &mut Value) {
+    const FIELD: &str = "nodeAffinity";
+    let Some(new) = new.get("affinity") else {
+        if let Some(held) = old.get_mut("affinity") {
+            json::remove(held, FIELD);
+            if held.as_object().is_some_and(serde_json::Map::is_empty) {
+                json::remove(old, "affinity");
+            }
+        }
+        return;
+    };
+    let Some(held) = json::object_at(old, "affinity") else { return };
+    match new.get(FIELD) {
+        Some(moved) => json::set(held, FIELD, moved.clone()),
+        None => {
+            json::remove(held, FIELD);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(status: &Value, from: &Value, to: &Value, expected: bool) {
+        let kind = crate::Registry::builtin().find("batch", "v1", "jobs").unwrap();
+        let job = |affinity: &Value| {
+            let mut job = json!({"apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"name": "j", "namespace": "n"},
+                "spec": {"suspend": true, "template": {"spec":
+                    {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+            if !affinity.is_null() {
+                job["spec"]["template"]["spec"]["affinity"] = affinity.clone();
+            }
+            kind.default(&mut job);
+            job["status"] = status.clone();
+            job
+        };
+        let errors: Vec<String> =
+            kind.validate_update(&job(to), &job(from), None).iter().map(ToString::to_string).collect();
+        let refused = errors.iter().any(|error| error.starts_with("spec.template: Invalid value"));
+        assert_eq!(!refused, expected, "{from} to {to}: {errors:#?}");
+    }
+
+    #[test]
+    fn a_job_that_never_began_may_be_given_an_affinity_to_nodes_and_lose_it() {
+        let here = json!({"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}});
+        let near = json!({"preferredDuringSchedulingIgnoredDuringExecution":
+            [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]});
+        let (none, nodes) = (Value::Null, json!({"nodeAffinity": here}));
+        let (pods, both) = (json!({"podAffinity": near}), json!({"nodeAffinity": here, "podAffinity": near}));
+        for (from, to, expected) in [
+            (&none, &nodes, true),
+            (&nodes, &none, true),
+            (&pods, &both, true),
+            (&both, &pods, true),
+            (&none, &both, false),
+            (&both, &none, false),
+            (&none, &pods, false),
+            (&pods, &none, false),
+            (&pods, &nodes, false),
+        ] {
+            check(&json!({}), from, to, expected);
+        }
+        check(&json!({"startTime": "2026-01-01T00:00:00Z"}), &none, &nodes, false);
+    }
 }
