@@ -3,6 +3,7 @@
 mod container;
 mod defaults;
 mod network;
+mod own_labels;
 mod placement;
 mod security;
 mod update;
@@ -63,7 +64,9 @@ fn create(pod: &mut Value) {
     json::default(spec, "priority", 0);
     json::default_text(spec, "preemptionPolicy", "PreemptLowerPriority");
     tolerate(spec);
-    if !json::list(spec, "schedulingGates").is_empty() {
+    let gated = !json::list(spec, "schedulingGates").is_empty();
+    own_labels::apply(pod);
+    if gated {
         let gated = json!([{
             "type": "PodScheduled",
             "status": "False",

@@ -9,8 +9,8 @@ use crate::{
     rules::{duplicate, not_supported, selector},
 };
 
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+pub(super) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+pub(super) const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 pub(super) fn tolerations(tolerations: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for (index, toleration) in tolerations.iter().enumerate() {
@@ -245,8 +245,23 @@ fn label_keys(term: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
             }
         }
     }
+    let keys = json::list(term, "matchLabelKeys");
+    // The selector has what was made of these keys: who finds one there a second time wrote it too. That is told where
+    // Kubernetes tells it, at a place that is not there.
+    let selector = &term["labelSelector"];
+    let mut seen: Vec<&str> =
+        json::map(selector, "matchLabels").into_iter().flatten().map(|(key, _)| &**key).collect();
+    for requirement in json::list(selector, "matchExpressions") {
+        let key = json::text(requirement, "key");
+        let index = keys.iter().rposition(|one| one == key);
+        if let Some(index) = index.filter(|_| seen.contains(&key)) {
+            let detail = "exists in both matchLabelKeys and labelSelector";
+            errors.push(FieldError::invalid(path.index(index), key, detail));
+        }
+        seen.push(key);
+    }
     let at = path.field("matchLabelKeys");
-    for (index, key) in json::list(term, "matchLabelKeys").iter().enumerate() {
+    for (index, key) in keys.iter().enumerate() {
         if json::list(term, "mismatchLabelKeys").contains(key) {
             let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
             errors.push(FieldError::invalid(at.index(index), key.clone(), detail));
