@@ -56,9 +56,7 @@ fn matching(rule: &FailureRule, pod: &Pod) -> Option<String> {
             "Container {container} for pod {namespace}/{name} failed with exit code {code}"
         ));
     }
-    let ready = pod.status.ready.map(|ready| ("Ready", if ready.is { "True" } else { "False" }));
-    let special = pod.status.special.iter().map(|(kind, status)| (&**kind, &**status));
-    let found = special.chain(ready).find(|(kind, status)| {
+    let found = pod.status.conditions.iter().find(|(kind, status)| {
         rule.on_pod_conditions.iter().any(|pattern| {
             let wanted = if pattern.status.is_empty() { "True" } else { &*pattern.status };
             &*pattern.r#type == *kind && wanted == *status
@@ -154,6 +152,34 @@ mod tests {
             r#"{"phase":"Failed","conditions":[{"type":"DisruptionTarget","status":"True"}]}"#,
             "Ignore",
         );
+    }
+
+    #[test]
+    fn any_condition_of_the_pod_can_match_and_its_first_one_is_told() {
+        let fatal = |patterns: &str| format!(r#"[{{"action":"FailJob","onPodConditions":[{patterns}]}}]"#);
+        let told =
+            |kind: &str| format!("FailJob: Pod n/p has condition {kind} matching FailJob rule at index 0");
+        let status = r#"{"phase":"Failed","conditions":[{"type":"PodReadyToStartContainers","status":"False"},
+            {"type":"Initialized","status":"True"},{"type":"Ready","status":"Unknown"},{"type":"x.io/a","status":"True"},
+            {"type":"ContainersReady","status":"False"},{"type":"PodScheduled","status":"True"}]}"#;
+        for (kind, is) in [
+            ("PodReadyToStartContainers", "False"),
+            ("Initialized", "True"),
+            ("Ready", "Unknown"),
+            ("x.io/a", "True"),
+            ("ContainersReady", "False"),
+            ("PodScheduled", "True"),
+        ] {
+            let pattern = |is: &str| format!(r#"{{"type":"{kind}","status":"{is}"}}"#);
+            check(&fatal(&pattern(is)), status, &told(kind));
+            for other in ["True", "False", "Unknown"].into_iter().filter(|other| *other != is) {
+                check(&fatal(&pattern(other)), status, "Count");
+            }
+        }
+        // The order is that of the pod, not that of the rule.
+        let both = r#"{"type":"x.io/a","status":"True"},{"type":"Initialized","status":"True"}"#;
+        check(&fatal(both), status, &told("Initialized"));
+        check(&fatal(r#"{"type":"PodScheduled","status":""}"#), status, &told("PodScheduled"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Pods, as far as controllers look at them.
 
+mod conditions;
 mod written;
 
 use std::time::Duration;
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 use super::meta::Meta;
 use super::placement::{Amounts, Placement};
+pub use conditions::Conditions;
 
 /// A pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -102,8 +104,8 @@ pub struct PodStatus {
     pub ended: Vec<(Box<str>, i32)>,
     /// When the last container ended, if all have.
     pub ended_at: Option<Timestamp>,
-    /// Conditions beyond those that every pod has, with their status.
-    pub special: Vec<(Box<str>, Box<str>)>,
+    /// All conditions, with their status.
+    pub conditions: Conditions,
 }
 
 /// Where a pod is in its life.

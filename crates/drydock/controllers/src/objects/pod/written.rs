@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use super::{ClaimVolumes, Container, ContainerPort, Phase, PodSpec, PodStatus, Ready};
+use super::{ClaimVolumes, Conditions, Container, ContainerPort, Phase, PodSpec, PodStatus, Ready};
 use crate::objects::meta::Pairs;
 use crate::objects::meta::nullable;
 use crate::objects::placement::{Affinity, Amounts, Placement, SpreadConstraint, Toleration};
@@ -157,7 +157,7 @@ pub struct Status {
     #[serde(rename = "podIPs", deserialize_with = "addresses")]
     pod_ips: Vec<Box<str>>,
     #[serde(deserialize_with = "conditions")]
-    conditions: Conditions,
+    conditions: Told,
     #[serde(deserialize_with = "nullable")]
     container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "nullable")]
@@ -186,10 +186,10 @@ struct Terminated {
 }
 
 #[derive(Default)]
-struct Conditions {
+struct Told {
     ready: Option<Ready>,
     unscheduled: Option<Box<(String, Option<Timestamp>)>>,
-    special: Vec<(Box<str>, Box<str>)>,
+    all: Conditions,
 }
 
 impl From<Status> for PodStatus {
@@ -209,7 +209,7 @@ impl From<Status> for PodStatus {
             all_restarts: all().map(|one| one.restart_count).sum(),
             ended: ended.collect(),
             ended_at,
-            special: status.conditions.special,
+            conditions: status.conditions.all,
         }
     }
 }
@@ -227,20 +227,21 @@ struct Condition<'a> {
     message: Cow<'a, str>,
 }
 
-fn conditions<'de, D: Deserializer<'de>>(input: D) -> Result<Conditions, D::Error> {
-    let mut read = Conditions::default();
-    for condition in Option::<Vec<Condition<'de>>>::deserialize(input)?.unwrap_or_default() {
+fn conditions<'de, D: Deserializer<'de>>(input: D) -> Result<Told, D::Error> {
+    let written = Option::<Vec<Condition<'de>>>::deserialize(input)?.unwrap_or_default();
+    let all = written.iter().map(|condition| (&*condition.r#type, &*condition.status)).collect();
+    let mut told = Told { all, ..Told::default() };
+    for condition in written {
         let since = condition.last_transition_time;
         match &*condition.r#type {
-            "Ready" => read.ready = Some(Ready { is: condition.status == "True", since }),
+            "Ready" => told.ready = Some(Ready { is: condition.status == "True", since }),
             "PodScheduled" if condition.status == "False" => {
-                read.unscheduled = Some(Box::new((condition.message.into_owned(), since)));
+                told.unscheduled = Some(Box::new((condition.message.into_owned(), since)));
             }
-            "PodScheduled" | "Initialized" | "ContainersReady" | "PodReadyToStartContainers" => {}
-            other => read.special.push((other.into(), condition.status.as_ref().into())),
+            _ => {}
         }
     }
-    Ok(read)
+    Ok(told)
 }
 
 fn addresses<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Box<str>>, D::Error> {
