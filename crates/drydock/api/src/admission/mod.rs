@@ -62,7 +62,7 @@ impl<'c, 'a> Admission<'c, 'a> {
     pub async fn mutate(&self, object: &mut Value) -> Result<(), Failure> {
         if self.old.is_none() {
             self.check_definition(meta(object, "name"))?;
-            namespace::check_creation(self.call, meta(object, "name"))?;
+            namespace::check_creation(self.call, told_name(object))?;
             if is(&self.call.kind, "", "pods") {
                 pod::admit(self.call, object).await?;
             }
@@ -120,6 +120,12 @@ impl<'c, 'a> Admission<'c, 'a> {
 /// The kind is this built-in one.
 pub(crate) fn is(kind: &Kind, group: &str, plural: &str) -> bool {
     &*kind.group == group && &*kind.plural == plural
+}
+
+/// How a refused object is called: by its name, or by how that begins where it is yet to be made.
+fn told_name(object: &Value) -> &str {
+    let names = [meta(object, "name"), meta(object, "generateName")];
+    names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }
 
 /// The update takes away the last thing that kept a deleted object: it is to be removed.

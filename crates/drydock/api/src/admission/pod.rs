@@ -6,6 +6,7 @@ use drydock_store::{Key, Page, Range, Stored};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
+use super::told_name;
 use crate::{
     call::Call,
     failure::Failure,
@@ -60,9 +61,8 @@ fn tolerations(pod: &mut Value) {
 }
 
 fn priority(call: &Call<'_>, pod: &mut Value) -> Result<(), Failure> {
-    let refuse = |pod: &Value, why: String| {
-        Failure::forbidden(object::resource_of(&call.kind), meta(pod, "name"), why)
-    };
+    let refuse =
+        |pod: &Value, why: String| Failure::forbidden(object::resource_of(&call.kind), told_name(pod), why);
     let (name, value, policy) = match pod["spec"]["priorityClassName"].as_str().unwrap_or_default() {
         "" => default_class(call)?,
         "system-cluster-critical" => (String::new(), 2_000_000_000, PREEMPT.to_owned()),
@@ -128,7 +128,7 @@ async fn service_account(call: &Call<'_>, pod: &mut Value) -> Result<(), Failure
             "error looking up service account {}/{name}: serviceaccount {name:?} not found",
             call.namespace()
         );
-        return Err(Failure::forbidden(object::resource_of(&call.kind), meta(pod, "name"), why));
+        return Err(Failure::forbidden(object::resource_of(&call.kind), told_name(pod), why));
     };
     let account = object::read_stored(&account)?;
     let automount = pod["spec"]["automountServiceAccountToken"]

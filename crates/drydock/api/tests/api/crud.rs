@@ -213,3 +213,36 @@ async fn unknown_paths_are_not_found() {
         )
         .await;
 }
+
+#[tokio::test]
+async fn a_refused_object_without_a_name_is_called_by_how_its_name_begins() {
+    let cluster = Cluster::new().await;
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}});
+    cluster.must("POST /api/v1/namespaces", body).await;
+    cluster.must("DELETE /api/v1/namespaces/going", Value::Null).await;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    cluster.must("POST /api/v1/namespaces/default/serviceaccounts", account).await;
+    for (metadata, called) in [
+        (json!({"name": "web-0", "generateName": "web-"}), "web-0"),
+        (json!({"generateName": "web-"}), "web-"),
+        (json!({}), "Unknown"),
+    ] {
+        let pod = |field: &str, value: &str| {
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            pod["spec"][field] = value.into();
+            pod.to_string()
+        };
+        let refused =
+            |kind: &str, why: &str| format!(r#"403 Forbidden: {kind} "{called}" is forbidden: {why}"#);
+        let pods = "POST /api/v1/namespaces/default/pods";
+        let why = r#"error looking up service account default/nobody: serviceaccount "nobody" not found"#;
+        cluster.check(pods, &pod("serviceAccountName", "nobody"), &refused("pods", why)).await;
+        let why = "no PriorityClass with name none was found";
+        cluster.check(pods, &pod("priorityClassName", "none"), &refused("pods", why)).await;
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string();
+        let why = "unable to create new content in namespace going because it is being terminated";
+        let maps = "POST /api/v1/namespaces/going/configmaps";
+        cluster.check(maps, &map, &refused("configmaps", why)).await;
+    }
+}
