@@ -138,7 +138,8 @@ pub struct StatusArguments {
   ballast down --kubeconfig \"$KUBECONFIG\"
 
 It is stopped as Ctrl-C does: operators finish what they do, pods end, requests are answered. What is kept stays, and the \
-next `ballast up` goes on with it. Where nothing runs there is nothing to do, and the exit code is 0.")]
+next `ballast up` goes on with it. Where nothing runs there is nothing to do, and the exit code is 0; where one was killed and its pods go on, start it again \
+first.")]
 pub struct DownArguments {
     /// Which one.
     #[command(flatten)]

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::arguments::{ManifestsArguments, PlanArguments, RunArguments, UpArguments, WhichArguments};
 use crate::failure::Failure;
+use crate::up::ground;
 use crate::{record, shell};
 
 /// Where a pod finds the namespace that it is in.
@@ -146,6 +147,19 @@ impl Which {
             Some(file) => Which::Kubeconfig(absolute(&file)?),
             None => Which::Directory(data_directory(arguments.data_dir.as_deref(), environment)?),
         })
+    }
+
+    /// That it does not run, and what to do about it; about pods that run on, too.
+    pub fn is_down(&self) -> Failure {
+        let failure = Failure::new(format!("nothing runs: {self}"));
+        match self {
+            Which::Directory(directory) if ground::is_left(directory) => {
+                let start = self.start();
+                failure
+                    .advise(format!("its pods may run on, as it was killed; {start}, which takes them over"))
+            }
+            _ => failure.advise(self.start()),
+        }
     }
 
     /// How it would be started.

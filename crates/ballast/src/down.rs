@@ -6,6 +6,7 @@ use crate::configuration::Which;
 use crate::failure::{Explain as _, Failure};
 use crate::record::{self, Running};
 use crate::terminal::say;
+use crate::up::ground;
 
 /// Longer than operators, pods and requests are given together.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,10 +18,13 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Stops what runs, waits for its end, and says what became of it.
 ///
 /// # Errors
-/// It is somebody else's, or it does not end.
+/// It is somebody else's, it does not end, or pods are left of one that was killed, which only the next can end.
 pub async fn down(which: &Which) -> Result<String, Failure> {
     let Some(Running { record, process }) = record::find(which)? else {
-        return Ok(format!("nothing runs: {which}\n"));
+        return match which {
+            Which::Directory(directory) if ground::is_left(directory) => Err(which.is_down()),
+            _ => Ok(format!("nothing runs: {which}\n")),
+        };
     };
     let number = record.process;
     say(format_args!("stopping ballast {}, process {number}", record.version));

@@ -74,7 +74,7 @@ struct Resource {
 /// Nothing runs, or it does not answer.
 pub async fn status(which: &Which, environment: &Environment) -> Result<Status, Failure> {
     let Some(running) = record::find(which)? else {
-        return Err(Failure::new(format!("nothing runs: {which}")).advise(which.start()));
+        return Err(which.is_down());
     };
     let record = running.record;
     let Some(kubeconfig) = record.kubeconfig.clone() else {

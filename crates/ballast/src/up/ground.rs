@@ -33,7 +33,7 @@ impl Ground {
     /// It can't be made.
     pub fn take(place: &Place, passing: &Path) -> Result<Self, Failure> {
         let (root, lock) = match place {
-            Place::Directory(directory) => (directory.join("node"), None),
+            Place::Directory(directory) => (of_kept(directory), None),
             Place::Memory => {
                 let (root, lock) =
                     free(passing).what(format_args!("can't use {} for pods", passing.display()))?;
@@ -70,6 +70,15 @@ impl Ground {
     pub fn kept(&self) -> bool {
         self.kept
     }
+}
+
+/// Whether pods of a kept cluster, whose process was killed, may run on.
+pub fn is_left(directory: &Path) -> bool {
+    Host::is_recorded(&state(&of_kept(directory)))
+}
+
+fn of_kept(directory: &Path) -> PathBuf {
+    directory.join("node")
 }
 
 fn sockets(root: &Path) -> PathBuf {

@@ -5,7 +5,7 @@
 //! carry out, pods and node end, requests are answered, the data directory is let go, a passing kubeconfig is taken
 //! away. A data directory that can no longer be written ends it, too: what it can't keep it does not take.
 
-mod ground;
+pub(crate) mod ground;
 mod images;
 mod install;
 mod kubeconfig;

@@ -87,6 +87,17 @@ fn ended_and_begun(user: User) {
     assert_eq!(cluster.kubectl("logs polite --previous").ok(), "life 1\nbye\n");
     cluster.says("get events", "Pod sandbox changed, it will be killed and re-created.");
 
+    // Whoever looks after it was killed alone is told that pods go on.
+    cluster.up.signal("KILL");
+    cluster.up.end();
+    for verb in ["status", "down"] {
+        let complaint = said(user.ballast().args([verb, "--data-dir"]).arg(kept.path()), "").refused();
+        assert!(complaint.contains("its pods may run on, as it was killed; start it with"), "{complaint}");
+    }
+    cluster = user.up(&flags);
+    cluster.kubectl("wait --for=condition=Ready pod/polite --timeout=30s").ok();
+    assert_eq!(cluster.field("pod/polite", RESTARTS), "1");
+
     // As a machine that loses its power.
     let traces = Traces::of(&cluster, user);
     let all = family(cluster.up.id()).into_iter().chain(machine::of_directory(kept.path()));

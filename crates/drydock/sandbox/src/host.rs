@@ -87,7 +87,12 @@ pub(crate) struct Inner {
 impl Host {
     /// Whether a state directory records a host that was not closed, and no node is there any more to close it.
     pub fn is_abandoned(state_dir: &Path) -> bool {
-        Layout { root: state_dir.to_owned() }.host().exists() && enter::lock(state_dir).is_ok()
+        Self::is_recorded(state_dir) && enter::lock(state_dir).is_ok()
+    }
+
+    /// Whether a state directory records a host that was not closed.
+    pub fn is_recorded(state_dir: &Path) -> bool {
+        Layout { root: state_dir.to_owned() }.host().exists()
     }
 
     /// Opens the host in the namespaces that were entered.
