@@ -42,8 +42,9 @@ test: setup-test ## Run every test that needs no other cluster.
 ##@ Development
 
 .PHONY: build
-build: ## Build the release binary.
+build: ## Build the release binary, and put it into bin/.
 	@$(STATIC) -p ballast
+	@mkdir -p bin && ln -sf ../$(BALLAST) bin/ballast
 
 .PHONY: image
 image: build ## Write an image of the operators as an OCI archive (IMG=…, ARCHIVE=…); no Docker needed.
