@@ -18,8 +18,8 @@ use crate::machinery::rest::{Error, Rest};
 use crate::objects::resource::Resource;
 use crate::{
     Options, SCHEDULER, WATCHER, cluster_roles, cron_job, daemon_set, deployment, disruption,
-    endpoint_slices, endpoints, ephemeral, garbage, job, namespaces, node_lifecycle, protection, replica_set,
-    root_ca, scheduler, service_accounts, stateful_set, volumes as binding,
+    endpoint_slices, endpoints, ephemeral, garbage, job, namespaces, node_lifecycle, pod_garbage, protection,
+    replica_set, root_ca, scheduler, service_accounts, stateful_set, volumes as binding,
 };
 
 /// Workers of the controllers that have little to do.
@@ -106,6 +106,10 @@ pub fn run(
     let controller =
         node_lifecycle::Controller::new(own, told, clock.clone(), &mut nodes, &mut leases, &queue);
     work!(house, "node-lifecycle", FEW, queue, controller, [nodes, leases]);
+
+    let (queue, own) = (Arc::default(), rest("pod-garbage-collector"));
+    let controller = pod_garbage::Controller::new(own, clock.clone(), &mut pods, &mut nodes, &queue);
+    work!(house, "pod-garbage-collector", FEW, queue, controller, [pods, nodes]);
 
     let (queue, own) = (Arc::default(), rest("job-controller"));
     let told = voice("job-controller", &own);

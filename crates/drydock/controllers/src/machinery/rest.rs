@@ -277,6 +277,17 @@ impl Rest {
         Ok(serde_json::from_str::<Bare>(&text).map_or(0, |bare| bare.metadata.version()))
     }
 
+    /// Deletes an object without a grace period, if it is still the one with this uid.
+    pub async fn delete_at_once(&self, resource: &Resource, key: &Key, uid: &str) -> Result<(), Error> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": { "uid": uid },
+        });
+        self.send_options(resource.object(key, None), &options).await.map(drop)
+    }
+
     /// Deletes an object by name, whatever its uid.
     pub async fn delete_by_name(
         &self,
@@ -314,8 +325,12 @@ impl Rest {
         if let Some(propagation) = propagation {
             options["propagationPolicy"] = serde_json::to_value(propagation).map_err(Error::Body)?;
         }
+        self.send_options(path, &options).await
+    }
+
+    async fn send_options(&self, path: String, options: &Value) -> Result<String, Error> {
         let request = Request::delete(path).header("content-type", "application/json");
-        let request = request.body(json_bytes(&options)?).map_err(Error::Built)?;
+        let request = request.body(json_bytes(options)?).map_err(Error::Built)?;
         self.client.request_text(request).await.map_err(Error::Request)
     }
 
