@@ -1,9 +1,9 @@
-//! What follows the pods: endpoints and disruption budgets.
+//! What follows the pods: endpoints and disruption budgets; and what becomes of those that nobody ends.
 
-use k8s_openapi::api::core::v1::{Endpoints, Service};
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
@@ -73,4 +73,26 @@ async fn a_budget_counts_what_may_go() {
     assert_eq!(status.conditions.unwrap()[0].reason, "SufficientPods");
     cluster.deploy(1, "web:1").await;
     eventually("one of one", counted(1, 1, 1)).await;
+}
+
+#[tokio::test]
+async fn a_pod_that_goes_and_never_had_a_node_has_failed() {
+    let cluster = Cluster::start().await;
+    let pods = cluster.in_default::<Pod>();
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": "waits", "finalizers": ["example.com/hold"] },
+        "spec": { "containers": [{ "name": "c", "image": "i" }], "schedulingGates": [{ "name": "example.com/gate" }] },
+    });
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    pods.delete("waits", &DeleteParams::default()).await.unwrap();
+    eventually("it has failed", || async {
+        let status = pods.get("waits").await.ok()?.status?;
+        (status.phase.as_deref() == Some("Failed")).then_some(())
+    })
+    .await;
+    let patch = json!({ "metadata": { "finalizers": null } });
+    pods.patch("waits", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    eventually("it is gone", || async { pods.get_opt("waits").await.unwrap().is_none().then_some(()) }).await;
 }
