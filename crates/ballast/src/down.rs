@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Stops what runs, waits for its end, and says what became of it.
 ///
 /// # Errors
-/// It is somebody else's, it does not end, or pods are left of one that was killed, which only the next can end.
+/// It is somebody else's, it does not end in order, or pods are left of one that was killed, which only the next can end.
 pub async fn down(which: &Which) -> Result<String, Failure> {
     let Some(Running { record, process }) = record::find(which)? else {
         return match which {
@@ -45,6 +45,14 @@ pub async fn down(which: &Which) -> Result<String, Failure> {
             say(format_args!("it finishes what it was doing… {} s", waited.as_secs()));
         }
         tokio::time::sleep(LOOK).await;
+    }
+    if let Some(directory) = record.directory.as_ref().filter(|directory| ground::is_left(directory)) {
+        let start = Which::Directory(directory.clone()).start();
+        let left =
+            "it has stopped, but not in order: something of its pods or their volumes in memory is left";
+        return Err(
+            Failure::new(left).advise(format!("see what it said, and then {start}, which takes it over"))
+        );
     }
     let seconds = began.elapsed().as_secs_f64();
     let cluster = match &record.directory {

@@ -88,8 +88,17 @@ impl Serving {
 /// What is needed can't be had: the data directory, the address, the kubeconfig file.
 pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> {
     let mut signals = Signals::listen()?;
-    let Some(serving) = signals.unless(noting_delay(begin(up, environment))).await else {
-        return Ok(Stopped::InOrder);
+    let mut beginning = std::pin::pin!(noting_delay(begin(up, environment)));
+    let Some(serving) = signals.unless(&mut beginning).await else {
+        // What was begun is ended in order, or something of it would be left: a node, and pods that it found.
+        let ended = signals.unless(async {
+            match beginning.await {
+                Ok(serving) => stop(serving).await,
+                // Nobody wants it any more.
+                Err(_) => Ok(()),
+            }
+        });
+        return ended.await.map_or(Ok(Stopped::AtOnce), |ended| ended.map(|()| Stopped::InOrder));
     };
     let mut serving = serving?;
     memory::give_back();
@@ -99,7 +108,7 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
     let stopped = signals.unless(stop(serving)).await;
     match (failed, stopped) {
         (Some(failure), _) => Err(failure),
-        (None, Some(())) => Ok(Stopped::InOrder),
+        (None, Some(stopped)) => stopped.map(|()| Stopped::InOrder),
         (None, None) => Ok(Stopped::AtOnce),
     }
 }
@@ -180,16 +189,18 @@ fn reach(drydock: &Drydock, node: Option<&Attended>) -> Reach {
 }
 
 /// In order: first those who ask, then the one who answers. The kubeconfig goes last.
-async fn stop(serving: Serving) {
+async fn stop(serving: Serving) -> Result<(), Failure> {
     let Serving { drydock, operators, node, kubeconfig, left } = serving;
     if let Some(operators) = operators {
         operators.stop().await;
     }
-    if let Some(node) = node {
-        node.stop().await;
-    }
+    let stopped = match node {
+        Some(node) => node.stop().await,
+        None => Ok(()),
+    };
     drydock.shutdown().await;
     drop((left, kubeconfig));
+    stopped
 }
 
 async fn noting_delay<T>(work: impl Future<Output = T>) -> T {

@@ -74,7 +74,7 @@ impl Nodes for Way {
 pub struct Attended {
     reachable: bool,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: JoinHandle<Result<(), Failure>>,
     /// Held until the node has ended.
     _ground: Ground,
 }
@@ -132,9 +132,12 @@ impl Attended {
     }
 
     /// Ends the node and its pods.
-    pub async fn stop(self) {
+    ///
+    /// # Errors
+    /// It did not stop in order, and something of it is left.
+    pub async fn stop(self) -> Result<(), Failure> {
         self.stop.cancel();
-        let _ = self.task.await;
+        self.task.await.what("the node's task")?
     }
 }
 
@@ -184,14 +187,17 @@ struct Start {
     handover: String,
 }
 
-async fn attend(how: Start, stop: CancellationToken, ready: oneshot::Sender<CameUp>) {
+async fn attend(how: Start, stop: CancellationToken, ready: oneshot::Sender<CameUp>) -> Result<(), Failure> {
     let mut ready = Some(ready);
     let mut pause = AGAIN[0];
     loop {
         let began = Instant::now();
         let life = live(&how, &stop, &mut ready).await;
         if stop.is_cancelled() {
-            return;
+            return match life?.failed {
+                Some(message) => Err(Failure::new(format!("the node did not stop in order: {message}"))),
+                None => Ok(()),
+            };
         }
         let said = match &life {
             Ok(Life { failed: Some(message), .. }) => message.clone(),
@@ -200,14 +206,14 @@ async fn attend(how: Start, stop: CancellationToken, ready: oneshot::Sender<Came
         };
         if let Some(ready) = ready.take() {
             let _ = ready.send(Err(Failure::new(said)));
-            return;
+            return Ok(());
         }
         say(format_args!("the node died ({said}); it is started again"));
         if began.elapsed() > LONG {
             pause = AGAIN[0];
         }
         if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-            return;
+            return Ok(());
         }
         pause = (pause * 2).min(AGAIN[1]);
     }
@@ -241,7 +247,7 @@ async fn live(
         return Err(Failure::new("the node has no input or no output"));
     };
     input.write_all(start.handover.as_bytes()).await.what("can't tell the node anything")?;
-    let Heard { failed, told, silent } = hear(input, output, stop, ready).await;
+    let Heard { failed, silent, .. } = hear(input, output, stop, ready).await;
     let patience = if silent { Duration::ZERO } else { PATIENCE };
     let ended = end(child, patience).await.what("the node's end")?;
     if silent {
@@ -249,8 +255,6 @@ async fn live(
             "the node did not stop: it said nothing for {} seconds and was ended",
             PATIENCE.as_secs()
         ));
-    } else if told && let Some(message) = &failed {
-        say(format_args!("the node did not stop in order: {message}"));
     }
     Ok(Life { ended, failed })
 }

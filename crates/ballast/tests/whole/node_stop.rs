@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::machine::{self, Traces, family, kill_all, own_network};
 use crate::support::user::User;
-use crate::support::{Cluster, eventually, said};
+use crate::support::{Cluster, Process, eventually, said};
 
 const IMAGES: [&str; 1] = ["busybox"];
 
@@ -174,4 +174,27 @@ fn swept(user: User) {
 fn what_a_crash_of_everything_leaves_is_swept_by_the_next() {
     own_network(&IMAGES);
     User::all().into_iter().for_each(swept);
+}
+
+/// Told to stop as soon as its node has begun.
+fn stopped_early(user: User) {
+    let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
+    let mut command = user.ballast();
+    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
+    let mut up = Process::start(command);
+    let keeper = kept.path().join("node/state/keeper.sock");
+    eventually("the node has begun", || keeper.exists().then_some(()));
+    up.signal("TERM");
+    assert_eq!(up.end().0, 0, "{}", up.complaints());
+    let left: Vec<_> = machine::of_directory(kept.path()).into_iter().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let nothing = said(user.ballast().args(["down", "--data-dir"]).arg(kept.path()), "").ok();
+    assert!(nothing.starts_with("nothing runs: "), "{nothing}");
+}
+
+#[test]
+fn a_stop_during_the_start_leaves_nothing() {
+    own_network(&IMAGES);
+    User::all().into_iter().for_each(stopped_early);
 }
