@@ -31,6 +31,7 @@ help: ## Show this.
 
 .PHONY: up
 up: setup build ## Start a Kubernetes in one process with every operator in it (Ctrl-C stops it).
+	@mkdir -p bin && ln -sf $(abspath $(BALLAST)) bin/ballast
 	@exec $(BALLAST) up $(ARGS)
 
 # What the tests start waits for clocks and for each other: twice as many as there are processors keep them busy.
@@ -42,9 +43,8 @@ test: setup-test ## Run every test that needs no other cluster.
 ##@ Development
 
 .PHONY: build
-build: ## Build the release binary, and put it into bin/.
+build: ## Build the release binary.
 	@$(STATIC) -p ballast
-	@mkdir -p bin && ln -sf ../$(BALLAST) bin/ballast
 
 .PHONY: image
 image: build ## Write an image of the operators as an OCI archive (IMG=…, ARCHIVE=…); no Docker needed.
