@@ -145,8 +145,8 @@ mod tests {
         fs::create_dir(&beside).unwrap();
         fs::write(beside.join("kept"), "x").unwrap();
         symlink(&beside, tree.join("a/b/link")).unwrap();
-        fs::set_permissions(tree.join("a/b/c"), fs::Permissions::from_mode(0)).unwrap();
-        fs::set_permissions(tree.join("a/b"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("a/b/c"), fs::Permissions::from_mode(0o000)).unwrap();
+        fs::set_permissions(tree.join("a/b"), fs::Permissions::from_mode(0o000)).unwrap();
         remove_all(&tree).unwrap();
         assert!(!tree.exists() && beside.join("kept").exists());
         symlink(&beside, &tree).unwrap();
