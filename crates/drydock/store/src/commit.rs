@@ -193,8 +193,11 @@ impl Drop for Committer {
 }
 
 fn write(shared: &Shared, mut log: Log, queue: &mpsc::Receiver<Work>) {
-    let mut closing = false;
-    while !closing && let Ok(first) = queue.recv() {
+    let (mut closing, mut trusted) = (false, true);
+    while !closing
+        && trusted
+        && let Ok(first) = queue.recv()
+    {
         let mut batch = Batch::new(shared);
         let mut next = Some(first);
         while let Some(work) = next.take() {
@@ -206,10 +209,10 @@ fn write(shared: &Shared, mut log: Log, queue: &mpsc::Receiver<Work>) {
                 }
             }
         }
-        let trusted = batch.finish(&mut log) && tidy(shared, &mut log);
-        if !trusted {
-            break;
-        }
+        trusted = batch.finish(&mut log) && tidy(shared, &mut log);
+    }
+    if trusted {
+        log.end();
     }
     let wakers = shared.state.write().close();
     wakers.into_iter().for_each(std::task::Waker::wake);

@@ -3,6 +3,7 @@
 //! ```text
 //! directory   lock   held by the process that has the store open
 //!             log    the whole store; log.new is one in the making
+//!             doubt  there where a flush of the log failed; the next to open it writes the log anew
 //! log         header, then frames
 //! header      "DRYDOCK\n", version u32, salt u32, snapshot revision u64, snapshot objects u64, CRC32 of these
 //! frame       length u32, CRC32 of the content u32, CRC32 of these eight bytes, content
@@ -10,20 +11,22 @@
 //! ```
 //!
 //! Numbers are little-endian. A log begins with a snapshot, as frames of objects, and goes on with a frame per
-//! batch of commits. It is compacted by writing a new one beside it and renaming that, so there is never more
-//! than one file to agree with.
+//! batch of commits. An empty frame ends it where it was closed in order. It is compacted by writing a new one beside
+//! it and renaming that, so there is never more than one file to agree with.
 //!
 //! **Invariants.** A frame is acknowledged only after it and everything before it were flushed. So what is
 //! unreadable at the very end was never acknowledged and is dropped, and what is unreadable with something
-//! readable behind it is damage, and refused. The checksums are seeded with the file's own random salt, lest an
-//! object that holds a piece of a log passes for one. After a failed flush nothing is acknowledged any more: the
-//! kernel may have dropped what it couldn't write, and trying again would prove nothing.
+//! readable behind it, were it the empty frame, is damage, and refused. The checksums are seeded with the file's own
+//! random salt, lest an object that holds a piece of a log passes for one. After a failed flush nothing is
+//! acknowledged any more: the kernel may have dropped what it couldn't write, and trying again would prove nothing.
+//! What is read of the file may then be nowhere but in the kernel's memory, so nothing is added to it any more. The
+//! word of that need last no longer than this memory does, and is not flushed.
 
 mod compaction;
 mod format;
 mod replay;
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -156,6 +159,12 @@ impl Log {
             let cut = file.set_len(replayed.length).and_then(|()| file.sync_all());
             cut.map_err(failed(&path, "cut off its unfinished end"))?;
         }
+        if doubt(dir).try_exists().map_err(failed(dir, "look into it"))? {
+            tracing::warn!(path = %path.display(), "the log could not be flushed once, and is written anew");
+            let written = create(dir, &state.present()).map_err(failed(&path, "write it anew"))?;
+            fs::remove_file(doubt(dir)).map_err(failed(dir, "take the doubt away"))?;
+            return Ok(Log::over(dir, Box::new(written.file), written.salt, [written.length; 2], Some(lock)));
+        }
         let lengths = [replayed.length, replayed.snapshot_length];
         Ok(Log::over(dir, Box::new(file), replayed.salt, lengths, Some(lock)))
     }
@@ -181,7 +190,7 @@ impl Log {
         }
     }
 
-    /// Writes one frame and flushes it.
+    /// Writes one frame of events and flushes it.
     pub(crate) fn append<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> Result<(), LogError> {
         begin(&mut self.buffer);
         for event in events {
@@ -190,6 +199,19 @@ impl Log {
         if self.buffer.len() == FRAME_HEADER {
             return Ok(());
         }
+        self.write()
+    }
+
+    /// Says that nothing is missing behind what was written. Nothing is lost where this can't be written.
+    pub(crate) fn end(mut self) {
+        begin(&mut self.buffer);
+        if let Err(LogError::Refused(error) | LogError::Broken(error)) = self.write() {
+            tracing::warn!(%error, "the log is closed without its end");
+        }
+    }
+
+    /// Writes the frame in the buffer, and flushes it.
+    fn write(&mut self) -> Result<(), LogError> {
         seal(&mut self.buffer, self.salt).map_err(LogError::Refused)?;
         if let Err(error) = self.file.add(&self.buffer) {
             // A full disk, most likely: what did get written is taken back, and the next may fit again.
@@ -198,7 +220,12 @@ impl Log {
                 Err(_) => LogError::Broken(error),
             });
         }
-        self.file.flush().map_err(LogError::Broken)?;
+        self.file.flush().map_err(|error| {
+            if let Err(error) = private(&doubt(&self.dir), false) {
+                tracing::warn!(%error, "whoever opens the log next is not told of the failed flush");
+            }
+            LogError::Broken(error)
+        })?;
         self.length += self.buffer.len() as u64;
         if let Some(compaction) = &mut self.compaction {
             compaction.remember(&self.buffer);
@@ -245,6 +272,11 @@ impl Drop for Log {
             compaction.abandon();
         }
     }
+}
+
+/// What is there as long as the log may say other than the disk does.
+fn doubt(directory: &Path) -> PathBuf {
+    directory.join("doubt")
 }
 
 /// Makes a directory and those above it, so that it is there after a power failure, too.

@@ -1,6 +1,8 @@
 //! Disks that fail, as none on a developer's machine does.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
@@ -60,6 +62,23 @@ fn store(room: usize) -> (Store, Failing) {
     let disk = Failing(Arc::new(Mutex::new(Plates { bytes: header, room, ..Plates::default() })));
     let log = Log::over(Path::new("/nonexistent"), Box::new(disk.clone()), 7, [length; 2], None);
     (Store::over(State::new(&Options::default()), Some(log)), disk)
+}
+
+/// A file whose flushes fail.
+struct Unflushed(File);
+
+impl Disk for Unflushed {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.add(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(io::Error::other("the disk is gone"))
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.0.cut(length)
+    }
 }
 
 async fn put(store: &Store, name: &str, size: usize) -> Result<Revision, CommitError> {
@@ -142,6 +161,32 @@ async fn after_a_failed_flush_nothing_is_acknowledged_any_more() {
     assert_eq!(store.broken().await.to_string(), "the disk is gone");
     assert_eq!(names(&store), ["a"], "reading goes on");
     assert!(reopened(&disk).starts_with(&["a".into()]), "what was acknowledged is there");
+}
+
+#[tokio::test]
+async fn what_was_not_flushed_is_not_built_upon() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let open = || Store::open(path, Options::default()).unwrap();
+    put(&open(), "a", 100).await.unwrap();
+    let mut state = State::new(&Options::default());
+    let mut log = Log::open(path, &mut state).unwrap();
+    log.file = Box::new(Unflushed(File::options().append(true).open(path.join("log")).unwrap()));
+    put(&Store::over(state, Some(log)), "b", 100).await.unwrap_err();
+
+    // Of what the kernel's memory says of the old file nothing is known to be on the disk: it is left as it is.
+    let mut old = File::open(path.join("log")).unwrap();
+    let length = old.metadata().unwrap().len();
+    let store = open();
+    assert!(names(&store).starts_with(&["a".into()]), "what was acknowledged is there");
+    put(&store, "c", 100).await.unwrap();
+    let mut bytes = Vec::new();
+    old.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len() as u64, length);
+    drop(store);
+    let file = || fs::metadata(path.join("log")).unwrap().ino();
+    let (before, store) = (file(), open());
+    assert_eq!((names(&store).last().map(String::as_str), file()), (Some("c"), before), "once is enough");
 }
 
 #[tokio::test]

@@ -60,12 +60,12 @@ async fn an_unfinished_last_write_is_dropped_wherever_it_was_cut() {
 }
 
 #[tokio::test]
-async fn damage_before_the_last_write_is_refused_with_its_place() {
+async fn damage_of_what_was_written_is_refused_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let lengths = written(directory.path()).await;
     let log = directory.path().join("log");
     let whole = fs::read(&log).unwrap();
-    for at in 0..lengths[1] {
+    for at in 0..lengths[2] {
         let mut damaged = whole.clone();
         damaged[at as usize] ^= 0x40;
         fs::write(&log, &damaged).unwrap();
@@ -85,6 +85,21 @@ async fn damage_before_the_last_write_is_refused_with_its_place() {
     ] {
         fs::write(&log, content).unwrap();
         assert_eq!(open(directory.path()).unwrap_err().to_string(), format!("{}: {expected}", log.display()));
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_end_costs_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let lengths = written(directory.path()).await;
+    let log = directory.path().join("log");
+    let whole = fs::read(&log).unwrap();
+    assert!(whole.len() as u64 > lengths[2], "a log that was closed says so");
+    for at in lengths[2]..whole.len() as u64 {
+        let mut damaged = whole.clone();
+        damaged[at as usize] ^= 0x40;
+        fs::write(&log, &damaged).unwrap();
+        assert_eq!(names(&open(directory.path()).unwrap(), None), "a=3@4! b=2@3!", "damaged at {at}");
     }
 }
 
