@@ -130,12 +130,15 @@ impl Api {
                 Ok,
             )?,
         };
-        let pairs = headers
-            .iter()
-            .filter(|(name, _)| name.as_str().starts_with("impersonate-"))
-            .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-        let wanted = Impersonation::from_headers(pairs)
-            .map_err(|refusal| Failure::Headers { path: info.path.clone(), why: refusal.to_string() })?;
+        let refused = |why: String| Failure::Headers { path: info.path.clone(), why };
+        let asked = headers.iter().filter(|(name, _)| name.as_str().starts_with("impersonate-"));
+        // Names are written in UTF-8 by clients. None is passed over: whoever asks to be less must not stay who they are.
+        let pairs = asked.map(|(name, value)| {
+            let value = std::str::from_utf8(value.as_bytes());
+            value.map(|value| (name.as_str(), value)).map_err(|_| refused(format!("{name}: not UTF-8")))
+        });
+        let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+        let wanted = Impersonation::from_headers(pairs).map_err(|refusal| refused(refusal.to_string()))?;
         match wanted {
             None => Ok(identity),
             Some(impersonation) => Ok(impersonation.authorize(&self.policy(), &identity)?),

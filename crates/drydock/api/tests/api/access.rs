@@ -58,6 +58,23 @@ async fn a_service_account_asks_with_its_token_and_an_administrator_in_its_name(
 }
 
 #[tokio::test]
+async fn nobody_stays_who_they_are_by_asking_to_be_somebody_whose_name_is_not_plain() {
+    let cluster = Cluster::new().await;
+    let list = |user: &[u8]| {
+        let header = http::HeaderValue::from_bytes(user).unwrap();
+        let mut request =
+            http::Request::get(MAPS).body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+        request.headers_mut().insert("Impersonate-User", header);
+        cluster.api.handle(request, Caller::Trusted(Identity::admin("admin")))
+    };
+    let answer = list("jörg".as_bytes()).await;
+    assert_eq!(answer.status(), 403);
+    let said = String::from_utf8_lossy(answer.body().bytes().unwrap()).into_owned();
+    assert!(said.contains(r#"User \"jörg\" cannot list"#), "{said}");
+    assert_eq!(list(b"j\xf6rg").await.status(), 500, "no UTF-8 is no name");
+}
+
+#[tokio::test]
 async fn a_secret_for_a_service_account_holds_its_token_as_long_as_both_are_there() {
     let cluster = Cluster::new().await;
     let (accounts, secrets) =
