@@ -35,6 +35,9 @@ use crate::{
 /// which began together don't end together.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1800);
 
+/// A watch that is to last for longer lasts for so long: no clock goes as far as the largest number.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
 /// Bookmarks come about once a minute, as clients expect.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
@@ -119,6 +122,7 @@ pub fn watch(context: Context) -> Result<Answer, Failure> {
     }
     let include = View::new(&context.kind, &context.accept, &options, Timestamp::UNIX_EPOCH, None)?.include;
     let now = Instant::now();
+    let lasting = options.timeout_seconds.map_or_else(|| jittered(MIN_TIMEOUT, 1), Duration::from_secs);
     let mut follow = Follow {
         include,
         selection,
@@ -131,7 +135,7 @@ pub fn watch(context: Context) -> Result<Answer, Failure> {
         pace: Pace::default(),
         headers_sent: false,
         bookmark: options.bookmarks.then(|| now + jittered(BOOKMARK_EVERY, 4)),
-        deadline: now + options.timeout_seconds.map_or_else(|| jittered(MIN_TIMEOUT, 1), Duration::from_secs),
+        deadline: now + lasting.min(LONGEST),
         context,
     };
     follow.start(&options, wanted);

@@ -172,6 +172,15 @@ async fn a_watch_ends_when_its_time_is_over_and_sends_bookmarks_until_then() {
 }
 
 #[tokio::test]
+async fn a_watch_may_be_meant_to_last_for_ever() {
+    let cluster = Cluster::new().await;
+    let path = format!("/api/v1/configmaps?watch=1&timeoutSeconds={}", i64::MAX);
+    let mut watch = cluster.watch(&path).await;
+    create(&cluster, "a", json!({})).await;
+    watch.until("ADDED ConfigMap default/a").await;
+}
+
+#[tokio::test]
 async fn pages_show_the_revision_of_the_first() {
     let cluster = Cluster::new().await;
     for name in ["a", "b", "c", "d"] {
