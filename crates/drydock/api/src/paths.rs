@@ -21,7 +21,8 @@ use crate::{
     response::{self, Answer, ResponseBody},
 };
 
-/// Documents that were made, by path, and for which kinds.
+/// Documents that were made, by path, and for which kinds. A path is written in one way here, however it was asked for:
+/// each is the same document.
 #[derive(Debug, Default)]
 pub(crate) struct Documents(Mutex<(u64, BTreeMap<String, Arc<Document>>)>);
 
@@ -82,8 +83,8 @@ impl Api {
             [health @ ("healthz" | "livez" | "readyz"), rest @ ..] => self.health(info, health, rest),
             ["version"] => Ok(response::value(StatusCode::OK, &version(), &plain(accept)?)),
             [""] => Ok(response::value(StatusCode::OK, &self.index(), &plain(accept)?)),
-            ["api" | "apis", ..] => self.discovery(info, &parts, accept, headers),
-            ["openapi", ..] => self.openapi(info, &parts, accept, headers),
+            ["api" | "apis", ..] => self.discovery(&parts, accept, headers),
+            ["openapi", ..] => self.openapi(&parts, accept, headers),
             [".well-known", "openid-configuration"] => Ok(response::value(
                 StatusCode::OK,
                 &self.tokens().openid_configuration(&self.address()),
@@ -164,7 +165,6 @@ impl Api {
 
     fn discovery(
         &self,
-        info: &RequestInfo,
         parts: &[&str],
         accept: Option<&str>,
         headers: &HeaderMap,
@@ -196,7 +196,7 @@ impl Api {
             ["api"] => &address,
             _ => "",
         };
-        let key = format!("{}{variant}", info.path);
+        let key = format!("{}{variant}", parts.join("/"));
         let document = self.documents().get(registry.generation(), &key, make).ok_or(Failure::UnknownPath)?;
         let mut answer = tagged(&document, headers);
         answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
@@ -206,13 +206,7 @@ impl Api {
         Ok(answer)
     }
 
-    fn openapi(
-        &self,
-        info: &RequestInfo,
-        parts: &[&str],
-        accept: Option<&str>,
-        headers: &HeaderMap,
-    ) -> Result<Answer, Failure> {
+    fn openapi(&self, parts: &[&str], accept: Option<&str>, headers: &HeaderMap) -> Result<Answer, Failure> {
         let accept = accept.unwrap_or("*/*");
         let json = ["json", "*/*", "application/*"].iter().any(|kind| accept.contains(kind));
         let protobuf = parts == ["openapi", "v2"] && accept.contains("proto-openapi.spec.v2");
@@ -235,7 +229,7 @@ impl Api {
             }
             Some((written(&value), "application/json"))
         };
-        let key = format!("{}{}", info.path, if protobuf { "#protobuf" } else { "" });
+        let key = format!("{}{}", parts.join("/"), if protobuf { "#protobuf" } else { "" });
         let document = self.documents().get(registry.generation(), &key, make).ok_or(Failure::UnknownPath)?;
         Ok(tagged(&document, headers))
     }

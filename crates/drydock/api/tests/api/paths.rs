@@ -55,6 +55,20 @@ async fn openapi_is_served_in_both_versions_and_in_protobuf() {
 }
 
 #[tokio::test]
+async fn a_document_is_made_once_however_its_path_is_written() {
+    let cluster = Cluster::new().await;
+    for path in ["/openapi/v2", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/apis", "/apis/apps/v1"] {
+        let mut places = Vec::new();
+        for path in [path.to_owned(), format!("{path}/"), format!("/{path}//")] {
+            let answer = cluster.send(&format!("GET {path}"), "").await;
+            assert_eq!(answer.status(), 200, "{path}");
+            places.push(answer.body().bytes().unwrap().as_ptr());
+        }
+        assert!(places.iter().all(|place| *place == places[0]), "{path} is kept more than once");
+    }
+}
+
+#[tokio::test]
 async fn people_are_shown_lines_and_programs_none() {
     let cluster = Cluster::new().await;
     for (line, lines) in [
