@@ -67,9 +67,9 @@ impl<'c, 'a> Admission<'c, 'a> {
                 pod::admit(self.call, object).await?;
             }
             storage::protect(&self.call.kind, object);
-        }
-        if self.call.subresource().is_none() && is(&self.call.kind, "", "persistentvolumeclaims") {
-            storage::default_class(self.call, object);
+            if is(&self.call.kind, "", "persistentvolumeclaims") {
+                storage::default_class(self.call, object);
+            }
         }
         Ok(())
     }
