@@ -60,6 +60,7 @@ cases! {
     proxy => "proxy.txt",
     refusals => "refusals.txt",
     services => "services.txt",
+    services_of_another_type => "service-types.txt",
     pod_rules => "pod-rules.txt",
     rules => "rules.txt",
     volume_rules => "volume-rules.txt",

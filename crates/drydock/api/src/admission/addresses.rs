@@ -3,10 +3,7 @@
 //! The store is the truth: what is taken is read from it when it is first needed, and kept in step
 //! by the writes that go through this server.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::Ipv4Addr,
-};
+use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use drydock_store::{Page, Range, Store};
 use parking_lot::Mutex;
@@ -64,8 +61,7 @@ pub(crate) struct Addresses(Mutex<Option<Taken>>);
 #[derive(Debug, Default)]
 struct Taken {
     addresses: BTreeSet<Ipv4Addr>,
-    /// How many Services share a port: the same one may serve TCP and UDP.
-    ports: BTreeMap<u16, usize>,
+    ports: BTreeSet<u16>,
     next_address: u32,
     next_port: u16,
 }
@@ -107,11 +103,11 @@ impl Addresses {
         self.with(store, |taken| {
             let port = match wanted {
                 Some(port) if !PORTS.contains(&port) => return Err(Refused::PortOutsideRange),
-                Some(port) if taken.ports.contains_key(&port) => return Err(Refused::PortTaken),
+                Some(port) if taken.ports.contains(&port) => return Err(Refused::PortTaken),
                 Some(port) => port,
                 None => taken.free_port().ok_or(Refused::Full)?,
             };
-            taken.ports.insert(port, 1);
+            taken.ports.insert(port);
             reserved.ports.push(port);
             Ok(port)
         })
@@ -149,7 +145,7 @@ impl Taken {
         for stored in store.list(&range, Page::default()).map(|l| l.items).unwrap_or_default() {
             if let Ok(service) = object::read_stored(&stored) {
                 taken.addresses.extend(addresses_of(&service));
-                ports_of(&service).for_each(|port| *taken.ports.entry(port).or_default() += 1);
+                taken.ports.extend(ports_of(&service));
             }
         }
         taken
@@ -171,7 +167,7 @@ impl Taken {
         for _ in PORTS {
             let port = self.next_port;
             self.next_port = if port == *PORTS.end() { *PORTS.start() } else { port + 1 };
-            if !self.ports.contains_key(&port) {
+            if !self.ports.contains(&port) {
                 return Some(port);
             }
         }

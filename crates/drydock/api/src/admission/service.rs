@@ -1,6 +1,6 @@
 //! A Service gets its address, and its ports of the node where its type has them.
 
-use std::net::Ipv4Addr;
+use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use drydock_schema::FieldError;
 use serde_json::{Value, json};
@@ -72,6 +72,8 @@ fn address(
     Ok(())
 }
 
+/// Ports of the nodes, for those that have none and those that name one. What a Service serves at one port of its own by
+/// several protocols is served at one of the nodes' as well.
 fn ports(
     call: &Call<'_>,
     old: Option<&Value>,
@@ -79,22 +81,48 @@ fn ports(
     reserved: &mut Reserved,
 ) -> Result<(), Failure> {
     let kept: Vec<u16> = old.map(|old| ports_of(old).collect()).unwrap_or_default();
+    let spared = service["spec"]["type"] == "LoadBalancer"
+        && service["spec"]["allocateLoadBalancerNodePorts"].as_bool() == Some(false);
+    let mut given = BTreeMap::new();
     let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
     for index in 0..count {
-        let given =
-            service["spec"]["ports"][index]["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok());
-        let wanted = given.filter(|port| *port != 0);
-        if wanted.is_some_and(|port| kept.contains(&port)) {
+        let own = service["spec"]["ports"][index]["port"].as_u64();
+        let wanted = node_port(&service["spec"]["ports"][index]);
+        if wanted.is_none() && spared || wanted.is_some_and(|port| kept.contains(&port)) {
             continue;
         }
-        let taken = call.api.addresses().take_port(call.api.store(), wanted, reserved);
-        let port = taken.map_err(|refused| {
-            let path = format!("spec.ports[{index}].nodePort");
-            invalid(call, service, FieldError::invalid(path, wanted.unwrap_or_default(), refused.to_string()))
-        })?;
+        let shared = given.get(&own).copied().filter(|shared| wanted.is_none_or(|wanted| wanted == *shared));
+        let port = match shared {
+            Some(port) => port,
+            None => {
+                // Whoever comes later may say which.
+                let later = || ports_with(service, own).find_map(node_port);
+                let wanted = wanted.or_else(|| later().filter(|_| kept.is_empty()));
+                let taken = call.api.addresses().take_port(call.api.store(), wanted, reserved);
+                taken.map_err(|refused| {
+                    let path = format!("spec.ports[{index}].nodePort");
+                    let wanted = wanted.unwrap_or_default();
+                    invalid(call, service, FieldError::invalid(path, wanted, refused.to_string()))
+                })?
+            }
+        };
         service["spec"]["ports"][index]["nodePort"] = port.into();
+        if kept.is_empty() {
+            given.entry(own).or_insert(port);
+        }
     }
     Ok(())
+}
+
+/// The ports of a Service that have this number.
+fn ports_with(service: &Value, number: Option<u64>) -> impl Iterator<Item = &Value> {
+    let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+    ports.filter(move |port| port["port"].as_u64() == number)
+}
+
+/// The port of the nodes that one of a Service's names.
+fn node_port(port: &Value) -> Option<u16> {
+    port["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)
 }
 
 fn invalid(call: &Call<'_>, service: &Value, error: FieldError) -> Failure {

@@ -68,6 +68,52 @@ async fn a_service_on_nodes_has_a_port_of_theirs() {
 }
 
 #[tokio::test]
+async fn what_only_the_former_type_of_a_service_had_goes_and_can_be_had_again() {
+    let cluster = Cluster::new().await;
+    let (post, on_nodes) = (format!("POST {SERVICES}"), json!({"type": "LoadBalancer"}));
+    let made = cluster.must(&post, service("a", on_nodes)).await;
+    let port = made["spec"]["ports"][0]["nodePort"].clone();
+    let to = async |kind: &str| {
+        cluster.must(&format!("PATCH {SERVICES}/a"), json!({"spec": {"type": kind}})).await["spec"].clone()
+    };
+    assert_eq!(to("NodePort").await["allocateLoadBalancerNodePorts"], Value::Null);
+    let within = to("ClusterIP").await;
+    assert_eq!(
+        (&within["ports"][0]["nodePort"], &within["externalTrafficPolicy"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(within["clusterIP"], made["spec"]["clusterIP"]);
+    let ports = json!([{"port": 80, "nodePort": port}]);
+    cluster.must(&post, service("b", json!({"type": "NodePort", "ports": ports}))).await;
+}
+
+#[tokio::test]
+async fn one_port_of_the_nodes_serves_several_protocols() {
+    let cluster = Cluster::new().await;
+    let two = |first: Value, second: Value| {
+        let port = |name: &str, protocol: &str, number: Value| {
+            let mut port = json!({"name": name, "protocol": protocol, "port": 53});
+            if !number.is_null() {
+                port["nodePort"] = number;
+            }
+            port
+        };
+        json!({"type": "NodePort", "ports": [port("u", "UDP", first), port("t", "TCP", second)]})
+    };
+    let post = format!("POST {SERVICES}");
+    let (none, some) = (Value::Null, json!(30053));
+    for (first, second) in [(&some, &some), (&some, &none), (&none, &some), (&none, &none)] {
+        let made = cluster.must(&post, service("dns", two(first.clone(), second.clone()))).await;
+        let numbers = [0, 1].map(|index| made["spec"]["ports"][index]["nodePort"].as_u64().unwrap());
+        assert_eq!(numbers[0], numbers[1], "{first} {second}");
+        cluster.must(&format!("DELETE {SERVICES}/dns"), Value::Null).await;
+    }
+    let spared = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
+    let made = cluster.must(&post, service("none", spared)).await;
+    assert_eq!(made["spec"]["ports"][0].get("nodePort"), None);
+}
+
+#[tokio::test]
 async fn an_address_is_kept_and_given_back_also_when_the_writer_goes_away() {
     let directory = tempfile::tempdir().unwrap();
     let cluster = Cluster::kept(directory.path()).await;

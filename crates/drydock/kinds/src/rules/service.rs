@@ -42,9 +42,7 @@ fn default_service(object: &mut Value) {
         }
     }
     let kind = json::text(spec, "type").to_owned();
-    let outside = matches!(kind.as_str(), "NodePort" | "LoadBalancer")
-        || (kind == "ClusterIP" && !json::list(spec, "externalIPs").is_empty());
-    if outside {
+    if is_reached_from_outside(spec) {
         json::default_text(spec, "externalTrafficPolicy", "Cluster");
     }
     if kind != "ExternalName" {
@@ -73,20 +71,69 @@ fn create_service(object: &mut Value) {
     }
 }
 
+/// Whether Services of this type have ports of the nodes.
+fn has_node_ports(spec: &Value) -> bool {
+    matches!(json::text(spec, "type"), "NodePort" | "LoadBalancer")
+}
+
+/// Whether somebody outside of the cluster is led to the Service.
+fn is_reached_from_outside(spec: &Value) -> bool {
+    let addressed = json::text(spec, "type") == "ClusterIP" && !json::list(spec, "externalIPs").is_empty();
+    has_node_ports(spec) || addressed
+}
+
+/// Whether a load balancer asks the nodes about the Service at a port of its own.
+fn has_health_port(spec: &Value) -> bool {
+    json::text(spec, "type") == "LoadBalancer" && json::text(spec, "externalTrafficPolicy") == "Local"
+}
+
+/// An update that makes another type of the Service, and leaves alone what only the former type had, means that this goes.
+fn drop_what_another_type_had(new: &mut Value, old: &Value) {
+    let former = &old["spec"];
+    let Some(spec) = new.get_mut("spec") else { return };
+    let is = |spec: &Value, kind| json::text(spec, "type") == kind;
+    let no_more = |has: &dyn Fn(&Value) -> bool| has(former) && !has(spec);
+    let mut fields = Vec::new();
+    if no_more(&|spec| !is(spec, "ExternalName")) {
+        fields.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]);
+    }
+    if no_more(&has_health_port) {
+        fields.push("healthCheckNodePort");
+    }
+    if no_more(&|spec| is(spec, "LoadBalancer")) {
+        fields.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
+    }
+    if no_more(&is_reached_from_outside) {
+        fields.push("externalTrafficPolicy");
+    }
+    let numbers = |spec: &Value| -> Vec<Value> {
+        let numbers = json::list(spec, "ports").iter().filter_map(|port| port.get("nodePort"));
+        numbers.filter(|number| **number != 0).cloned().collect()
+    };
+    let ports_go =
+        no_more(&has_node_ports) && numbers(spec).iter().all(|number| numbers(former).contains(number));
+    let balances = is(spec, "LoadBalancer");
+    for field in fields {
+        if spec.get(field) == former.get(field) {
+            json::remove(spec, field);
+        }
+    }
+    if ports_go {
+        for port in json::list_mut(spec, "ports") {
+            json::remove(port, "nodePort");
+        }
+    }
+    if let Some(status) = json::object_at(new, "status").filter(|_| !balances) {
+        json::set(status, "loadBalancer", json!({}));
+    }
+}
+
 /// An update that does not name the addresses and ports that the service was given keeps them.
 fn keep_addresses(new: &mut Value, old: &Value) {
+    drop_what_another_type_had(new, old);
     let old = &old["spec"];
     let Some(spec) = new.get_mut("spec") else { return };
-    let kind = json::text(spec, "type").to_owned();
-    if kind == "ExternalName" {
-        if json::text(old, "type") != "ExternalName" {
-            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
-            {
-                if spec.get(field) == old.get(field) {
-                    json::remove(spec, field);
-                }
-            }
-        }
+    if json::text(spec, "type") == "ExternalName" {
         return;
     }
     for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
@@ -102,7 +149,7 @@ fn keep_addresses(new: &mut Value, old: &Value) {
     }
     json::default(spec, "ipFamilies", json!(["IPv4"]));
     json::default_text(spec, "ipFamilyPolicy", "SingleStack");
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+    if has_node_ports(spec) {
         for port in json::list_mut(spec, "ports") {
             let same = json::list(old, "ports").iter().find(|candidate| {
                 candidate["port"] == port["port"] && candidate["protocol"] == port["protocol"]
