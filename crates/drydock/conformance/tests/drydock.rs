@@ -61,6 +61,7 @@ cases! {
     refusals => "refusals.txt",
     services => "services.txt",
     services_of_another_type => "service-types.txt",
+    gates => "gates.txt",
     pod_rules => "pod-rules.txt",
     rules => "rules.txt",
     volume_rules => "volume-rules.txt",

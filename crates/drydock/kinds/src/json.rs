@@ -44,6 +44,16 @@ pub(crate) fn remove(object: &mut Value, field: &str) -> Option<Value> {
     object.as_object_mut().and_then(|map| map.remove(field))
 }
 
+/// Makes a field what it is in `old`, or removes it where there is none.
+pub(crate) fn put_back(object: &mut Value, old: &Value, field: &str) {
+    match old.get(field) {
+        Some(value) => set(object, field, value.clone()),
+        None => {
+            remove(object, field);
+        }
+    }
+}
+
 /// `object.field` as text; empty when it is missing or something else.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()

@@ -72,10 +72,13 @@ fn check(call: &Call<'_>, pod: &Value, binding: &Value) -> Result<(), Failure> {
     if object::is_terminating(pod) {
         return Err(conflict(call, format!("pod {name} is being deleted, cannot be assigned to a host")));
     }
-    match pod["spec"]["nodeName"].as_str() {
-        None | Some("") => Ok(()),
-        Some(node) => Err(conflict(call, format!("pod {name} is already assigned to node {node:?}"))),
+    if let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+        return Err(conflict(call, format!("pod {name} is already assigned to node {node:?}")));
     }
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        return Err(conflict(call, format!("pod {name} has non-empty .spec.schedulingGates")));
+    }
+    Ok(())
 }
 
 fn scheduled(pod: &mut Value, now: &str) {

@@ -1,7 +1,7 @@
 //! What is wrong with where a pod is to run.
 
 use drydock_schema::FieldError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     json, names,
@@ -279,5 +279,61 @@ pub(super) fn gates(gates: &[Value], path: &Path<'_>, errors: &mut Vec<FieldErro
             errors.push(duplicate(at, name));
         }
         seen.push(name);
+    }
+}
+
+/// What is wrong with a change of where a pod may go that is still held back: there may only be fewer places.
+pub(super) fn narrowed(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let empty = serde_json::Map::new();
+    let [new_selector, old_selector] =
+        [new, old].map(|spec| json::map(spec, "nodeSelector").unwrap_or(&empty));
+    if old_selector.iter().any(|(key, value)| new_selector.get(key) != Some(value)) {
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.push(FieldError::invalid("spec.nodeSelector", new["nodeSelector"].clone(), detail));
+    }
+    let [new, old] =
+        [new, old].map(|spec| json::list(&spec["affinity"]["nodeAffinity"][REQUIRED], "nodeSelectorTerms"));
+    if old.is_empty() {
+        return;
+    }
+    let path = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
+    if old.len() != new.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        errors.push(FieldError::invalid(path, new.to_vec(), detail));
+        return;
+    }
+    for (index, (new, old)) in new.iter().zip(old).enumerate() {
+        if !is_narrower(new, old) {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            errors.push(FieldError::invalid(format!("{path}[{index}]"), new.clone(), detail));
+        }
+    }
+}
+
+/// Whether a term asks for all that the old one asks for, in the same order, and at most for more. One that asks for
+/// nothing matches nothing.
+fn is_narrower(new: &Value, old: &Value) -> bool {
+    let lists =
+        ["matchExpressions", "matchFields"].map(|field| (json::list(new, field), json::list(old, field)));
+    let begins_alike = |(new, old): &(&[Value], &[Value])| {
+        new.len() >= old.len() && new.iter().zip(*old).all(|(new, old)| json::same(new, old))
+    };
+    let was_empty = lists.iter().all(|(_, old)| old.is_empty());
+    lists.iter().all(begins_alike) && (!was_empty || lists.iter().all(|(new, _)| new.is_empty()))
+}
+
+/// Puts back where a pod may go, but for what is said of other pods.
+pub(super) fn with_old(munged: &mut Value, old: &Value) {
+    json::put_back(munged, old, "nodeSelector");
+    if !munged["affinity"].is_object() && !old["affinity"].is_object() {
+        return;
+    }
+    let mut affinity = if munged["affinity"].is_object() { munged["affinity"].take() } else { json!({}) };
+    json::put_back(&mut affinity, &old["affinity"], "nodeAffinity");
+    let is_new = old.get("affinity").is_none() && affinity.as_object().is_none_or(serde_json::Map::is_empty);
+    if is_new {
+        json::remove(munged, "affinity");
+    } else {
+        json::set(munged, "affinity", affinity);
     }
 }

@@ -3,7 +3,7 @@
 use drydock_schema::FieldError;
 use serde_json::Value;
 
-use super::{container::image_without_blanks, validate::spec_of_pod};
+use super::{container::image_without_blanks, placement, validate::spec_of_pod};
 use crate::{json, path::Path};
 
 /// The fields that may change, as Kubernetes lists them.
@@ -40,13 +40,30 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden("spec.tolerations", detail));
     }
-    let munged = with_old_changeables(new, old);
+    gates(new, old, errors);
+    let mut munged = with_old_changeables(new, old);
+    if !json::list(old, "schedulingGates").is_empty() {
+        placement::narrowed(new, old, errors);
+        placement::with_old(&mut munged, old);
+    }
     if !json::same(&munged, old) {
         let detail = format!(
             "pod updates may not change fields other than {CHANGEABLE}\n{}",
             difference(old, &munged)
         );
         errors.push(FieldError::forbidden("spec", detail));
+    }
+}
+
+/// What holds a pod back from a node may go, and nothing may be added to it.
+fn gates(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    const LIST: &str = "schedulingGates";
+    for (index, gate) in json::list(new, LIST).iter().enumerate() {
+        let name = json::text(gate, "name");
+        if !json::list(old, LIST).iter().any(|old| json::text(old, "name") == name) {
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.push(FieldError::forbidden(format!("spec.{LIST}[{index}].name"), detail));
+        }
     }
 }
 
@@ -104,12 +121,7 @@ fn with_old_changeables(new: &Value, old: &Value) -> Value {
         }
     }
     for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        match old.get(field) {
-            Some(value) => json::set(&mut munged, field, value.clone()),
-            None => {
-                json::remove(&mut munged, field);
-            }
-        }
+        json::put_back(&mut munged, old, field);
     }
     if old["terminationGracePeriodSeconds"].as_i64().is_some_and(|period| period < 0)
         && munged["terminationGracePeriodSeconds"].as_i64() == Some(1)
