@@ -24,18 +24,16 @@
 //! symbolic links. Sockets and pipes are nothing without the programs that made them, and devices can't be opened there.
 //! Extended attributes are not kept, nor what is one: access control lists, and capabilities of files.
 
-use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, File, FileTimes};
-use std::io::{self, Read, Seek};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown, symlink};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use drydock_sandbox::remove_all;
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use super::copy::copy;
 use super::directory::{self, Place, Root};
 use crate::volumes::is_mounted;
 
@@ -117,8 +115,7 @@ fn load(place: &Place, bytes: u64) -> io::Result<()> {
     unmount(place)?;
     rustix::mount::mount("tmpfs", &place.data, "tmpfs", FLAGS, Some(options(bytes).as_c_str()))?;
     let (saved, loaded) = (saved(place), loaded(place));
-    let filled = copy(&saved, &place.data, &mut HashMap::new()).and_then(|()| {
-        same(&saved, &place.data)?;
+    let filled = copy(&saved, &place.data).and_then(|()| {
         remove_all(&loaded)?;
         // From here on what is in memory is it.
         fs::rename(&saved, &loaded)
@@ -167,8 +164,7 @@ fn write(place: &Place) -> io::Result<()> {
     let half = place.aside.join("saving");
     remove_all(&half)?;
     DirBuilder::new().mode(0o700).create(&half)?;
-    copy(&place.data, &half, &mut HashMap::new())?;
-    same(&place.data, &half)?;
+    copy(&place.data, &half)?;
     rustix::fs::syncfs(File::open(&half)?)?;
     // From here on what is on disk is it.
     fs::rename(&half, saved(place))?;
@@ -179,96 +175,10 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
-/// Copies what is in a directory into another, as far as the module says.
-fn copy(from: &Path, to: &Path, known: &mut HashMap<u64, PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let found = fs::symlink_metadata(&source)?;
-        let kind = found.file_type();
-        if let Some(first) = known.get(&found.ino()) {
-            fs::hard_link(first, &target)?;
-            continue;
-        }
-        if kind.is_symlink() {
-            symlink(fs::read_link(&source)?, &target)?;
-            let _not_ours = lchown(&target, Some(found.uid()), Some(found.gid()));
-            continue;
-        } else if kind.is_dir() {
-            fs::create_dir(&target)?;
-            copy(&source, &target, known)?;
-        } else if kind.is_file() {
-            copy_file(&source, &target)?;
-            if found.nlink() > 1 {
-                known.insert(found.ino(), target.clone());
-            }
-        } else {
-            continue;
-        }
-        same(&source, &target)?;
-    }
-    Ok(())
-}
-
-/// Copies what a file holds. Its holes stay holes: they take no room, and the room that they would take may not be there.
-fn copy_file(source: &Path, target: &Path) -> io::Result<()> {
-    let (mut from, mut to) = (File::open(source)?, File::create_new(target)?);
-    to.set_len(from.metadata()?.len())?;
-    let mut end = 0;
-    loop {
-        let begin = match rustix::fs::seek(&from, SeekFrom::Data(end)) {
-            Err(Errno::NXIO) => return Ok(()),
-            begin => begin?,
-        };
-        end = rustix::fs::seek(&from, SeekFrom::Hole(begin))?;
-        from.seek(io::SeekFrom::Start(begin))?;
-        to.seek(io::SeekFrom::Start(begin))?;
-        io::copy(&mut from.by_ref().take(end - begin), &mut to)?;
-    }
-}
-
-/// Gives something the owner, permissions and times of another.
-fn same(source: &Path, target: &Path) -> io::Result<()> {
-    let found = fs::metadata(source)?;
-    let _not_ours = lchown(target, Some(found.uid()), Some(found.gid()));
-    let times = FileTimes::new().set_accessed(found.accessed()?).set_modified(found.modified()?);
-    File::open(target)?.set_times(times)?;
-    // After the owner: a change of owner takes the special bits away. Last: it may be that nobody may open it then.
-    fs::set_permissions(target, fs::Permissions::from_mode(found.mode() & 0o7777))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::FileExt;
-
     use super::*;
     use crate::storage::directory::Root;
-
-    #[test]
-    fn a_copy_has_the_same_files_links_and_permissions() {
-        let machine = tempfile::tempdir().unwrap();
-        let (from, to) = (machine.path().join("from"), machine.path().join("to"));
-        fs::create_dir_all(from.join("sub")).unwrap();
-        fs::create_dir(&to).unwrap();
-        fs::write(from.join("sub/file"), "1").unwrap();
-        fs::hard_link(from.join("sub/file"), from.join("other")).unwrap();
-        fs::set_permissions(from.join("sub/file"), fs::Permissions::from_mode(0o400)).unwrap();
-        symlink("/nowhere", from.join("link")).unwrap();
-        fs::set_permissions(from.join("sub"), fs::Permissions::from_mode(0o2750)).unwrap();
-        let sparse = File::create(from.join("sparse")).unwrap();
-        sparse.write_all_at(b"middle", 3 << 20).unwrap();
-        sparse.set_len(5 << 20).unwrap();
-        copy(&from, &to, &mut HashMap::new()).unwrap();
-        let (one, other) =
-            (fs::metadata(to.join("sub/file")).unwrap(), fs::metadata(to.join("other")).unwrap());
-        assert_eq!((one.ino(), one.mode() & 0o7777), (other.ino(), 0o400));
-        assert_eq!(one.mtime_nsec(), fs::metadata(from.join("other")).unwrap().mtime_nsec());
-        assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("/nowhere"));
-        assert_eq!(fs::metadata(to.join("sub")).unwrap().mode() & 0o7777, 0o2750);
-        assert!(fs::read(from.join("sparse")).unwrap() == fs::read(to.join("sparse")).unwrap());
-        let room = |path: &Path| fs::metadata(path.join("sparse")).unwrap().blocks();
-        assert!(room(&to) <= room(&from), "{} of {}", room(&to), room(&from));
-    }
 
     #[test]
     fn nothing_comes_into_memory_once_the_node_has_begun_to_save() {

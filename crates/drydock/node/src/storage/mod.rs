@@ -19,6 +19,7 @@
 //! **Not here.** Which volume a claim gets, and which node a pod: the controllers' and the scheduler's. There is one
 //! node; a class that binds at once is served by it.
 
+mod copy;
 pub(crate) mod decide;
 pub(crate) mod directory;
 pub(crate) mod hard;
