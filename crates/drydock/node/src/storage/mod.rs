@@ -365,12 +365,29 @@ fn size_of_disk(volumes: &Root) -> Result<u64, String> {
 /// # Errors
 /// What was not written is in memory still.
 pub(crate) fn save(root: &Root) -> std::io::Result<()> {
-    root.with_aside().iter().try_for_each(|place| hard::save(root, place))
+    each_aside(root, |place| hard::save(root, place))
 }
 
 /// Unmounts what is in memory, for good. Blocks.
 pub(crate) fn drop_memory(root: &Root) -> std::io::Result<()> {
-    root.with_aside().iter().try_for_each(hard::unmount)
+    each_aside(root, hard::unmount)
+}
+
+/// Does something to each volume that has something beside it: one that fails keeps the others from nothing. The first
+/// failure is given back, further ones are logged.
+fn each_aside(root: &Root, work: impl Fn(&Place) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut first = Ok(());
+    for place in root.with_aside() {
+        let name = place.data.file_name().unwrap_or_default().to_string_lossy();
+        match (work(&place), &first) {
+            (Ok(()), _) => {}
+            (Err(error), Ok(())) => {
+                first = Err(std::io::Error::new(error.kind(), format!("{name}: {error}")));
+            }
+            (Err(error), Err(_)) => tracing::warn!(%error, volume = %name, "a further volume fails as well"),
+        }
+    }
+    first
 }
 
 /// Removes what a volume held. Blocks.

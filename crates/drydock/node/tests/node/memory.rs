@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drydock_node::{Node, Options};
+use drydock_node::{Node, Options, SaveError};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -17,6 +17,7 @@ use crate::cluster::{Cluster, script};
 crate::tests![
     pods_that_share_a_volume_in_memory_begin_with_all_of_it,
     whoever_is_killed_in_between_leaves_a_volume_whole,
+    a_volume_that_can_not_be_saved_keeps_no_other_from_it,
 ];
 
 /// Enough for the one who reads them to be met by the next.
@@ -168,13 +169,35 @@ async fn whoever_is_killed_in_between_leaves_a_volume_whole(cluster: Arc<Cluster
     let volume = Volume::below(&directory, "pvc-1");
     for (state, _) in STATES {
         volume.make(state);
-        let images = Arc::new(crate::store());
-        let options =
-            Options::new("stopping", cluster.client.clone(), cluster.host.clone(), images, &directory);
-        Node::start(options).unwrap().ender().end(Duration::ZERO, true).await.unwrap();
+        stop(&cluster, &directory).await.unwrap();
         // What is not in memory is left as it is.
         let expected = if state.starts_with("memory") { "saved=whole" } else { state };
         assert_eq!(volume.state(), expected, "{state}");
+    }
+    drydock_node::clear(&directory).unwrap();
+}
+
+/// Tells a node to stop before anybody wanted it.
+async fn stop(cluster: &Cluster, directory: &Path) -> Result<(), SaveError> {
+    let images = Arc::new(crate::store());
+    let options = Options::new("stopping", cluster.client.clone(), cluster.host.clone(), images, directory);
+    Node::start(options).unwrap().ender().end(Duration::ZERO, true).await
+}
+
+async fn a_volume_that_can_not_be_saved_keeps_no_other_from_it(cluster: Arc<Cluster>) {
+    let directory = cluster.directory.with_file_name("failing");
+    let volumes = ["pvc-1", "pvc-2", "pvc-3"].map(|name| Volume::below(&directory, name));
+    // Each of them: nobody knows in which order it is done.
+    for failing in 0..volumes.len() {
+        volumes.iter().for_each(|volume| volume.make("memory=whole loaded=old"));
+        // No directory is renamed to a file.
+        fs::write(volumes[failing].place("saved"), "").unwrap();
+        stop(&cluster, &directory).await.unwrap_err();
+        for (number, volume) in volumes.iter().enumerate() {
+            let state =
+                if number == failing { "memory=whole loaded=old saving=whole" } else { "saved=whole" };
+            assert_eq!(volume.state(), state, "{number} while {failing} fails");
+        }
     }
     drydock_node::clear(&directory).unwrap();
 }
