@@ -58,6 +58,11 @@ fn given(spec: &str, status: &str, pods: &str) -> Given {
 
 /// What is decided when all that is asked for is done, and everything let go at once.
 fn told(given: &Given) -> String {
+    told_holding(given, "")
+}
+
+/// What is decided when all that is asked for is done, but this pod could not be let go.
+fn told_holding(given: &Given, held: &str) -> String {
     let view =
         View { job: &given.job, pods: &given.pods, failures: Failures::default(), now: NOW.parse().unwrap() };
     let assessment = assess(&view);
@@ -91,7 +96,9 @@ fn told(given: &Given) -> String {
     if !tracked.release.is_empty() {
         words.push(format!("let {} go", names(&tracked.release)));
     }
-    let left = given.pods.iter().filter(|pod| tracked.release.iter().all(|one| !Arc::ptr_eq(one, pod)));
+    let left = given.pods.iter().filter(|pod| {
+        &*pod.metadata.name == held || tracked.release.iter().all(|one| !Arc::ptr_eq(one, pod))
+    });
     let left = left.map(|pod| pod.metadata.uid.clone()).collect();
     let (status, end) = settle(&tracked, &left, view.now);
     words.push(format!("active {} succeeded {} failed {}", status.active, status.succeeded, status.failed));
@@ -330,6 +337,21 @@ fn a_success_rule_that_names_no_index_is_passed_over() {
             "delete b+c, let a+b+c go, active 0 succeeded 1 failed 0, through 0, SuccessCriteriaMet=True SuccessPolicy",
         );
     }
+}
+
+#[test]
+fn a_job_is_not_over_while_a_pod_is_held_that_counts_by_other_means() {
+    let indexed = given(r#"{"completions":1,"completionMode":"Indexed"}"#, "{}", "a:succeeded:#0");
+    let met = "SuccessCriteriaMet=True CompletionsReached";
+    let before_the_end = format!("let a go, active 0 succeeded 1 failed 0, through 0, {met}");
+    assert_eq!(told_holding(&indexed, "a"), before_the_end);
+    let ignored = given(
+        r#"{"completions":1,"podFailurePolicy":{"rules":[{"action":"Ignore","onExitCodes":{"operator":"In","values":[1]}}]}}"#,
+        "{}",
+        "a:failed:@50-00 b:succeeded",
+    );
+    let before_the_end = format!("let a+b go, active 0 succeeded 1 failed 0, {met}");
+    assert_eq!(told_holding(&ignored, "a"), before_the_end);
 }
 
 #[test]

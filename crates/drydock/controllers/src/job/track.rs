@@ -188,13 +188,16 @@ fn clean(status: &mut JobStatus, left: &HashSet<Box<str>>) {
     }
 }
 
-/// What to say once pods were let go, of which these are left; and whether the Job is over with that.
+/// What to say once pods were let go, of which these are left; and whether the Job is over with that. It is not while
+/// one that was to be let go is left, counted or not: nobody lets go of anything for a Job that is over.
 pub fn settle(tracked: &Tracked, left: &HashSet<Box<str>>, now: Timestamp) -> (JobStatus, Option<Condition>) {
     let mut status = tracked.status.clone();
     clean(&mut status, left);
     let waiting = status.uncounted_terminated_pods.as_ref();
     let counted = waiting.is_none_or(|waiting| waiting.succeeded.is_empty() && waiting.failed.is_empty());
-    let Some(end) = tracked.end.clone().filter(|_| counted && status.terminating.unwrap_or(0) == 0) else {
+    let released = tracked.release.iter().all(|pod| !left.contains(&pod.metadata.uid));
+    let through = counted && released && status.terminating.unwrap_or(0) == 0;
+    let Some(end) = tracked.end.clone().filter(|_| through) else {
         return (status, None);
     };
     let now = whole_seconds(now);

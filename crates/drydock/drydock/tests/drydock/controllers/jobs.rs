@@ -98,6 +98,30 @@ async fn a_job_is_complete_when_enough_pods_succeeded() {
     assert!(pods.iter().all(|pod| pod.finalizers().is_empty()));
 }
 
+/// Has the Job controller's writes to a pod fail.
+fn of_pod(fault: Fault, pod: &Pod) -> Fault {
+    let controller = "system:serviceaccount:kube-system:job-controller";
+    fault.verb(Verb::Patch).resource("pods").name(pod.name_any()).user(controller)
+}
+
+#[tokio::test]
+async fn a_job_is_not_over_before_it_has_let_go_of_its_pods() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({ "completions": 1, "completionMode": "Indexed" })).await;
+    let pods = active(&cluster, 1).await;
+    let held = cluster.drydock.faults().order(of_pod(Fault::internal_error().always(), &pods[0]));
+    end(&cluster, &pods[0], "Succeeded", 0).await;
+    eventually("tried again", || async { (held.count() > 2).then_some(()) }).await;
+    let jobs: Api<Job> = cluster.in_default();
+    let meanwhile = jobs.get("j").await.unwrap().status.unwrap();
+    assert_eq!(conditions(&meanwhile), ["SuccessCriteriaMet=True CompletionsReached"]);
+    held.lift();
+    let done = status(&cluster, "complete", |status| is(status, "Complete")).await;
+    assert_eq!((done.succeeded, done.completed_indexes.as_deref()), (Some(1), Some("0")));
+    let all = cluster.in_default::<Pod>().list(&ListParams::default()).await.unwrap();
+    assert!(all.iter().all(|pod| pod.finalizers().is_empty()));
+}
+
 #[tokio::test]
 async fn failures_are_tried_again_up_to_the_limit() {
     let cluster = Cluster::start().await;
