@@ -1,8 +1,9 @@
 //! The node of a cluster: a process beside this one, started anew when it dies.
 //!
 //! **What always holds.** A node that never came up is a failure to start; one that came up and died is started
-//! again, later each time. After [`Attended::stop`] it is gone, with everything that it ran; one that does not stop is
-//! ended, and what it ran is then for its keeper to end, or for the next node of a cluster that is kept.
+//! again, later each time. After [`Attended::stop`] it is gone, with everything that it ran; one that dies instead of
+//! stopping is followed by another, once, which does what was left. One that hangs is ended, and what it ran is then for
+//! its keeper to end, or for the next node of a cluster that is kept.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -175,7 +176,18 @@ async fn offer_volumes(drydock: &Drydock) -> Result<(), Failure> {
 /// How one life of a node went.
 struct Life {
     ended: ExitStatus,
+    /// Why it could not go on, as it said itself, or why it was ended.
     failed: Option<String>,
+}
+
+impl Life {
+    fn in_order(&self) -> bool {
+        self.failed.is_none() && self.ended.success()
+    }
+
+    fn end(&self) -> String {
+        self.failed.clone().unwrap_or_else(|| end_of(self.ended))
+    }
 }
 
 /// The node's address and whether pods are reachable, or why there is no node.
@@ -190,20 +202,21 @@ struct Start {
 async fn attend(how: Start, stop: CancellationToken, ready: oneshot::Sender<CameUp>) -> Result<(), Failure> {
     let mut ready = Some(ready);
     let mut pause = AGAIN[0];
+    let mut last = false;
     loop {
         let began = Instant::now();
         let life = live(&how, &stop, &mut ready).await;
+        let said = life.as_ref().map_or_else(ToString::to_string, Life::end);
         if stop.is_cancelled() {
-            return match life?.failed {
-                Some(message) => Err(Failure::new(format!("the node did not stop in order: {message}"))),
-                None => Ok(()),
-            };
+            match life {
+                Ok(life) if life.in_order() => return Ok(()),
+                // The next is told to stop as soon as it is there. If that is what ends them, one more is enough.
+                Ok(Life { failed: None, .. }) if !last => last = true,
+                _ => return Err(Failure::new(format!("the node did not stop in order: {said}"))),
+            }
+            say(format_args!("the node died ({said}) as it was to stop; another does what is left"));
+            continue;
         }
-        let said = match &life {
-            Ok(Life { failed: Some(message), .. }) => message.clone(),
-            Ok(Life { ended, .. }) => end_of(*ended),
-            Err(failure) => failure.to_string(),
-        };
         if let Some(ready) = ready.take() {
             let _ = ready.send(Err(Failure::new(said)));
             return Ok(());
@@ -212,9 +225,7 @@ async fn attend(how: Start, stop: CancellationToken, ready: oneshot::Sender<Came
         if began.elapsed() > LONG {
             pause = AGAIN[0];
         }
-        if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-            return Ok(());
-        }
+        last = stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none();
         pause = (pause * 2).min(AGAIN[1]);
     }
 }
@@ -250,13 +261,8 @@ async fn live(
     let Heard { failed, silent, .. } = hear(input, output, stop, ready).await;
     let patience = if silent { Duration::ZERO } else { PATIENCE };
     let ended = end(child, patience).await.what("the node's end")?;
-    if silent {
-        say(format_args!(
-            "the node did not stop: it said nothing for {} seconds and was ended",
-            PATIENCE.as_secs()
-        ));
-    }
-    Ok(Life { ended, failed })
+    let hung = || format!("it said nothing for {} seconds and was ended", PATIENCE.as_secs());
+    Ok(Life { ended, failed: failed.or_else(|| silent.then(hung)) })
 }
 
 /// What was heard of a node.

@@ -198,3 +198,37 @@ fn a_stop_during_the_start_leaves_nothing() {
     own_network(&IMAGES);
     User::all().into_iter().for_each(stopped_early);
 }
+
+/// Told to stop, and its node is killed before it has: `when` there is still something to be done.
+fn stopped_by_another(user: User, when: impl Fn(&Cluster)) {
+    let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
+    let flags = ["--no-operators", "--data-dir", kept.path().to_str().unwrap()];
+    let mut cluster = user.up(&flags);
+    cluster.apply(PODS).ok();
+    cluster.kubectl("wait --for=condition=Ready pod --all --timeout=30s").ok();
+    let traces = Traces::of(&cluster, user);
+    when(&cluster);
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+    traces.are_gone();
+}
+
+#[test]
+fn a_node_that_dies_as_it_stops_is_followed_by_one_that_does_the_rest() {
+    own_network(&IMAGES);
+    User::all().into_iter().for_each(|user| {
+        stopped_by_another(user, |cluster| {
+            let node = machine::node_of(&cluster.up);
+            machine::kill(node);
+            cluster.up.signal("TERM");
+        });
+        stopped_by_another(user, |cluster| {
+            let node = machine::node_of(&cluster.up);
+            let shells = || machine::programs(&cluster.up, "sh").len();
+            let before = shells();
+            cluster.up.signal("TERM");
+            eventually("the first has ended", || (shells() < before).then_some(()));
+            machine::kill(node);
+        });
+    });
+}
