@@ -13,6 +13,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -163,6 +164,15 @@ pub struct Running {
     pub record: Record,
     /// Its process.
     pub process: Process,
+    /// Where the record is.
+    path: PathBuf,
+}
+
+impl Running {
+    /// When it last said something, by its record. None where that is gone.
+    pub fn last_word(&self) -> Option<SystemTime> {
+        fs::metadata(&self.path).and_then(|found| found.modified()).ok()
+    }
 }
 
 /// The one that is meant, if it runs.
@@ -170,17 +180,19 @@ pub struct Running {
 /// # Errors
 /// Its record can't be read.
 pub fn find(which: &Which) -> Result<Option<Running>, Failure> {
-    let record = match which {
-        Which::Directory(directory) => Record::read(&directory.join(NAME))?,
-        Which::Kubeconfig(file) => match Record::read(&beside(file))? {
-            Some(record) => Some(record),
+    let read =
+        |path: PathBuf| -> Result<_, Failure> { Ok(Record::read(&path)?.map(|record| (record, path))) };
+    let found = match which {
+        Which::Directory(directory) => read(directory.join(NAME))?,
+        Which::Kubeconfig(file) => match read(beside(file))? {
+            Some(found) => Some(found),
             // That of a kept cluster is usually beside its record.
-            None => Record::read(&file.with_file_name(NAME))?
-                .filter(|record| record.kubeconfig.as_ref() == Some(file)),
+            None => read(file.with_file_name(NAME))?
+                .filter(|(record, _)| record.kubeconfig.as_ref() == Some(file)),
         },
     };
-    let Some(record) = record else { return Ok(None) };
-    Ok(record.running()?.map(|process| Running { record, process }))
+    let Some((record, path)) = found else { return Ok(None) };
+    Ok(record.running()?.map(|process| Running { record, process, path }))
 }
 
 /// Whether the `ballast up` that wrote this kubeconfig runs.
@@ -223,6 +235,14 @@ impl Left {
     /// It can't be written.
     pub fn now(&self, record: &Record) -> Result<(), Failure> {
         write(&self.0, record).what(format!("can't write {}", self.0.display()))
+    }
+
+    /// Says the same again, so that whoever waits sees that something is still done.
+    pub fn again(&self) {
+        let touched = fs::File::open(&self.0).and_then(|record| record.set_modified(SystemTime::now()));
+        if let Err(error) = touched {
+            tracing::debug!(%error, path = %self.0.display(), "nobody is told that something is done");
+        }
     }
 }
 
@@ -292,7 +312,11 @@ mod tests {
         ] {
             let left = Left::of(record, &KubeconfigFile::At(file.clone())).unwrap();
             for one in &which {
-                assert_eq!(find(one).unwrap().unwrap().record, *record, "{one:?}");
+                let found = find(one).unwrap().unwrap();
+                assert_eq!(found.record, *record, "{one:?}");
+                fs::File::open(&found.path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+                left.as_ref().unwrap().again();
+                assert!(found.last_word().unwrap().elapsed().unwrap().as_secs() < 60, "it has just said so");
             }
             assert!(find(&Which::Kubeconfig(place.path().join("data/other"))).unwrap().is_none());
             drop(left);

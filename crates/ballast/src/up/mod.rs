@@ -52,6 +52,8 @@ const MAKE_ROOM: &str =
     "make room there and let it be written, or name another directory with --data-dir DIR";
 /// Longer than a start takes, unless there is much to read or a slow disk.
 const SLOW: Duration = Duration::from_secs(2);
+/// How often one that stops lets whoever waits for it know that it does.
+const WORD: Duration = Duration::from_secs(5);
 
 /// A cluster that serves, and what belongs to it.
 struct Serving {
@@ -191,16 +193,31 @@ fn reach(drydock: &Drydock, node: Option<&Attended>) -> Reach {
 /// In order: first those who ask, then the one who answers. The kubeconfig goes last.
 async fn stop(serving: Serving) -> Result<(), Failure> {
     let Serving { drydock, operators, node, kubeconfig, left } = serving;
-    if let Some(operators) = operators {
-        operators.stop().await;
-    }
-    let stopped = match node {
-        Some(node) => node.stop().await,
-        None => Ok(()),
+    let stop = async {
+        if let Some(operators) = operators {
+            operators.stop().await;
+        }
+        let stopped = match node {
+            Some(node) => node.stop().await,
+            None => Ok(()),
+        };
+        drydock.shutdown().await;
+        stopped
     };
-    drydock.shutdown().await;
+    let stopped = saying_so(left.as_ref(), stop).await;
     drop((left, kubeconfig));
     stopped
+}
+
+/// Lets whoever waits for the end of something know that it is under way.
+async fn saying_so<T>(left: Option<&Left>, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(WORD) => left.into_iter().for_each(Left::again),
+        }
+    }
 }
 
 async fn noting_delay<T>(work: impl Future<Output = T>) -> T {
