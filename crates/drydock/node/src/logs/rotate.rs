@@ -1,5 +1,6 @@
 //! Logs that would fill the disk are moved aside.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,15 +41,52 @@ pub(crate) async fn keep_small(shared: &Shared) {
             .collect();
         for container in running {
             let Some(log) = container.config().ok().and_then(|config| config.log) else { continue };
-            if std::fs::metadata(&log).is_ok_and(|found| found.len() < LARGEST) {
-                continue;
-            }
-            let renamed = std::fs::rename(&log, moved(&log));
-            if renamed.is_ok()
-                && let Err(error) = container.reopen_log().await
-            {
+            if let Err(error) = look_at(&log, || container.reopen_log()).await {
                 tracing::debug!(%error, container = container.id(), "a full log goes on where it was");
             }
         }
+    }
+}
+
+/// Moves a log aside that is full, and has whoever writes it go on in a new one. Where there is none, a round before came
+/// no further than the move.
+async fn look_at<E>(log: &Path, reopen: impl AsyncFnOnce() -> Result<(), E>) -> Result<(), E> {
+    let is_moved = match std::fs::metadata(log) {
+        Ok(found) => found.len() >= LARGEST && std::fs::rename(log, moved(log)).is_ok(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if is_moved { reopen().await } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+
+    /// One round, in which the log can be opened again or not; whether that was tried.
+    async fn round(log: &Path, opens: bool) -> bool {
+        let mut tried = false;
+        let said = look_at(log, async || {
+            tried = true;
+            if opens { File::create(log).map(drop) } else { Err(io::ErrorKind::StorageFull.into()) }
+        });
+        assert_eq!(said.await.is_ok(), opens || !tried);
+        tried
+    }
+
+    #[tokio::test]
+    async fn a_log_that_was_moved_aside_is_opened_again_however_often_that_fails() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("0.log");
+        fs::write(&log, "little").unwrap();
+        assert!(!round(&log, true).await);
+        File::create(&log).unwrap().set_len(LARGEST).unwrap();
+        for opens in [false, false, true] {
+            assert!(round(&log, opens).await);
+            assert_eq!(fs::metadata(moved(&log)).unwrap().len(), LARGEST);
+            assert_eq!(log.exists(), opens);
+        }
+        assert!(!round(&log, true).await);
     }
 }

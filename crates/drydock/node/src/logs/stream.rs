@@ -26,16 +26,14 @@ pub(crate) async fn send(
 ) {
     let follow = wish.follow;
     let mut shown = Shown::new(wish);
-    if let Ok(mut old) = File::open(moved(&path)).await
-        && !drain(&mut old, &mut shown, &to).await
-    {
-        return;
-    }
-    let mut file = File::open(&path).await.ok();
-    if let Some(file) = &mut file
-        && !drain(file, &mut shown, &to).await
-    {
-        return;
+    let mut file = None;
+    for path in [&moved(&path), &path] {
+        // Where the last is not there yet, what is written goes on in the one that was moved aside.
+        let Ok(mut open) = File::open(path).await else { continue };
+        if !drain(&mut open, &mut shown, &to).await {
+            return;
+        }
+        file = Some(open);
     }
     let last = shown.end();
     if !give(last, &to).await || !follow {
@@ -92,4 +90,43 @@ async fn is_moved(open: &mut File, path: &std::path::Path) -> bool {
     let (Ok(own), Ok(named)) = (open.metadata().await, tokio::fs::metadata(path).await) else { return false };
     let at = open.stream_position().await.unwrap_or(0);
     own.ino() != named.ino() && at >= own.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+    use std::path::Path;
+
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        let line = format!("2024-01-01T00:00:00.000000000Z stdout F {text}\n");
+        let log = OpenOptions::new().create(true).append(true).open(path);
+        log.unwrap().write_all(line.as_bytes()).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_follows_a_log_that_was_moved_aside_sees_what_comes_before_it_is_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("0.log");
+        write(&moved(&path), "one");
+        let (to, mut from) = mpsc::channel(1);
+        let wish = Wish { follow: true, ..Wish::default() };
+        let sending = tokio::spawn(send(path.clone(), wish, || true, to));
+        let mut next = async || {
+            let said = tokio::time::timeout(Duration::from_secs(60), from.recv()).await;
+            said.expect("nothing is said").unwrap().unwrap()
+        };
+        assert_eq!(next().await, "one\n");
+        write(&moved(&path), "two");
+        assert_eq!(next().await, "two\n");
+        write(&path, "three");
+        assert_eq!(next().await, "three\n");
+        // And on in the next.
+        fs::rename(&path, moved(&path)).unwrap();
+        write(&path, "four");
+        assert_eq!(next().await, "four\n");
+        sending.abort();
+    }
 }
