@@ -196,7 +196,7 @@ impl Controller {
                     let message = format!("Deleted pod: {}", pod.metadata.name);
                     self.recorder.record(job, Severity::Normal, "SuccessfulDelete", message);
                 }
-                Err(error) if error.not_found() || error.conflict() => {}
+                Err(error) if error.not_found() => {}
                 Err(error) => {
                     let message = format!("Error deleting: {error}");
                     self.recorder.record(job, Severity::Warning, "FailedDelete", message);
@@ -260,7 +260,10 @@ impl Controller {
     }
 }
 
-/// Takes off what holds a pod, if it is still that pod and held.
+/// Takes off what holds a pod, if it is still that pod and held; nothing where there is none of its name.
+///
+/// A conflict does not say that the pod is gone, and one that is held is counted by whoever finds it: whether another
+/// has its name by now is seen at the next look.
 async fn let_go(rest: &Rest, pod: &Pod) -> Result<Option<Meta>, Error> {
     if !pod.metadata.has_finalizer(TRACKING) {
         return Ok(None);
@@ -270,7 +273,7 @@ async fn let_go(rest: &Rest, pod: &Pod) -> Result<Option<Meta>, Error> {
     });
     match rest.patch(Pod::resource(), &pod.metadata.key(), PatchType::Strategic, &patch).await {
         Ok(written) => Ok(Some(written)),
-        Err(error) if error.not_found() || error.conflict() || error.code() == Some(422) => Ok(None),
+        Err(error) if error.not_found() => Ok(None),
         Err(error) => Err(error),
     }
 }

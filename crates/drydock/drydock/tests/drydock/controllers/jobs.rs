@@ -123,6 +123,41 @@ async fn a_job_is_not_over_before_it_has_let_go_of_its_pods() {
 }
 
 #[tokio::test]
+async fn a_pod_that_somebody_else_wrote_to_meanwhile_is_counted_once() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({ "completions": 2, "parallelism": 1 })).await;
+    let first = active(&cluster, 1).await;
+    let changed = cluster.drydock.faults().order(of_pod(Fault::conflict(), &first[0]));
+    end(&cluster, &first[0], "Succeeded", 0).await;
+    changed.happened().await;
+    let pods: Api<Pod> = cluster.in_default();
+    eventually("the first let go", || async {
+        pods.get(&first[0].name_any()).await.ok()?.finalizers().is_empty().then_some(())
+    })
+    .await;
+    let second = active(&cluster, 1).await;
+    end(&cluster, &second[0], "Succeeded", 0).await;
+    let done = status(&cluster, "complete", |status| is(status, "Complete")).await;
+    assert_eq!(done.succeeded, Some(2));
+}
+
+#[tokio::test]
+async fn a_pod_that_can_not_be_let_go_at_once_is_deleted_in_the_end() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({})).await;
+    let pods = active(&cluster, 1).await;
+    let changed = cluster.drydock.faults().order(of_pod(Fault::conflict().times(4), &pods[0]));
+    let hold = Patch::Merge(json!({ "spec": { "suspend": true } }));
+    cluster.in_default::<Job>().patch("j", &PatchParams::default(), &hold).await.unwrap();
+    let all: Api<Pod> = cluster.in_default();
+    eventually("it is gone", || async {
+        all.get_opt(&pods[0].name_any()).await.ok()?.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(changed.count(), 4);
+}
+
+#[tokio::test]
 async fn failures_are_tried_again_up_to_the_limit() {
     let cluster = Cluster::start().await;
     run(&cluster, json!({ "backoffLimit": 1 })).await;
