@@ -1,6 +1,6 @@
 //! Request bodies: JSON, YAML and, for built-in kinds, protobuf, read into a `Value`.
 //!
-//! **Always holds:** a body is at most [`LIMIT`] bytes and no deeper than `json::MAX_DEPTH`, so that
+//! **Always holds:** a body that is read here is at most [`LIMIT`] bytes and no deeper than `json::MAX_DEPTH`, so that
 //! nobody can exhaust memory or stack with one request. What is wrong with a body is said in the
 //! words of the real server.
 
@@ -33,6 +33,9 @@ const READ: &str = "application/json, application/yaml, application/vnd.kubernet
 
 /// Bytes of a broken body that are shown in its error.
 const SHOWN: usize = 30;
+
+/// Why a body ends before its end.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How a body is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +112,7 @@ pub struct Decoded {
 pub async fn read<B>(body: B) -> Result<Bytes, Failure>
 where
     B: Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
     let mut body = pin!(body);
     match Limited::new(body.as_mut(), LIMIT).collect().await {

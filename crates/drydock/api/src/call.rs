@@ -9,6 +9,7 @@ use drydock_merge::fields::FieldSet;
 use drydock_schema::{Schema, typed, unknown};
 use drydock_store::{Key, Stored};
 use http::{HeaderMap, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::{
     Api,
     accept::Accept,
-    body::{self, Excess, FieldValidation},
+    body::{self, BoxError, Excess, FieldValidation},
     failure::Failure,
     object,
     present::View,
@@ -24,6 +25,9 @@ use crate::{
     response::{self, Answer},
     warnings::Warnings,
 };
+
+/// A body on its way to somebody else.
+pub(crate) type Passed = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Everything that a verb needs to know about its request.
 pub(crate) struct Call<'a> {
@@ -36,6 +40,8 @@ pub(crate) struct Call<'a> {
     /// The connection itself, once both sides agree to speak something else on it.
     pub upgrade: Option<OnUpgrade>,
     pub body: Bytes,
+    /// What is for somebody else to read, as it comes in; it is taken once.
+    pub passed: parking_lot::Mutex<Option<Passed>>,
     pub accept: Accept,
     pub now: Timestamp,
     /// Sentences for the client, sent as headers whatever the answer.

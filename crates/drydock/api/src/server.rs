@@ -12,6 +12,7 @@ use drydock_kinds::{Kind, Registry};
 use drydock_store::{Change, CommitError, Expect, Key, Store, Stored};
 use http::{HeaderValue, Request, Response, header, request::Parts};
 use http_body::Body;
+use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -20,8 +21,8 @@ use crate::{
     accept,
     admission::{self, Addresses, Held},
     auth::{Caller, PolicyCache},
-    body,
-    call::{self, Call},
+    body::{self, BoxError},
+    call::{self, Call, Passed},
     definitions::{self, Installed},
     failure::Failure,
     hooks::{After, Before, Interceptor, LogEntry, RequestLog, Seen},
@@ -259,9 +260,8 @@ impl Api {
     /// closes it without a word.
     pub async fn handle<B>(&self, request: Request<B>, caller: Caller) -> Response<ResponseBody>
     where
-        B: Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
         let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -302,12 +302,15 @@ impl Api {
         received: &mut usize,
     ) -> Result<Option<Answer>, Failure>
     where
-        B: Body + Send,
-        B::Data: Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
     {
         self.authorize(identity, info)?;
-        let body = body::read(body).await?;
+        let is_passed_on = info.resource.as_ref().is_some_and(request::ResourcePath::is_passed_on);
+        let (body, passed) = match is_passed_on {
+            true => (Bytes::new(), Some(body.map_err(Into::into).boxed_unsync())),
+            false => (body::read(body).await?, None),
+        };
         *received = body.len();
         let interceptor = self.0.options.interceptor.as_ref();
         if let Some(interceptor) = interceptor {
@@ -317,7 +320,7 @@ impl Api {
                 Before::Cut => return Ok(None),
             }
         }
-        let result = self.route(info, parts, identity, body).await;
+        let result = self.route(info, parts, identity, (body, passed)).await;
         if let Some(interceptor) = interceptor {
             let status = match &result {
                 Ok(answer) => answer.status().as_u16(),
@@ -337,7 +340,7 @@ impl Api {
         info: &RequestInfo,
         Parts { headers, extensions, .. }: &Parts,
         identity: &Identity,
-        body: Bytes,
+        (body, passed): (Bytes, Option<Passed>),
     ) -> Result<Answer, Failure> {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
         let Some(path) = &info.resource else { return self.path(info, accept, headers) };
@@ -357,6 +360,7 @@ impl Api {
             headers,
             upgrade: extensions.get::<OnUpgrade>().cloned(),
             body,
+            passed: Mutex::new(passed),
             accept,
             now: self.now(),
             warnings: Mutex::default(),

@@ -1,7 +1,8 @@
 //! `pods/proxy` and `services/proxy`: what a pod serves over HTTP, by way of the API server.
 //!
-//! The pod is dialled by its node, at the pod's own address, and spoken to from here; what is upgraded is bytes in
-//! both directions from then on. A Service means one of the pods behind it.
+//! The pod is dialled by its node, at the pod's own address, and spoken to from here. Bodies are passed on as they come,
+//! however long they are; what is upgraded is bytes in both directions from then on. A Service means one of the pods
+//! behind it.
 //!
 //! **Deliberately absent:** TLS to the pod (`https:NAME:PORT`), and the rewriting of links in HTML.
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use drydock_store::Key;
 use futures::TryStreamExt;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, BodyStream, Empty, Full, Limited};
+use http_body_util::{BodyExt, BodyStream, Empty, Limited};
 use hyper::{body::Incoming, client::conn::http1, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 use super::proxy;
 use crate::{
-    call::Call,
+    call::{Call, Passed},
     failure::{Failure, GroupResource},
     object,
     response::{Answer, Cut, ResponseBody},
@@ -88,7 +89,7 @@ fn follow_here(headers: &mut HeaderMap, call: &Call<'_>) {
 }
 
 /// The pod's answer, piece by piece.
-fn relayed(answer: Response<Incoming>, sender: http1::SendRequest<Full<Bytes>>) -> Answer {
+fn relayed(answer: Response<Incoming>, sender: http1::SendRequest<Passed>) -> Answer {
     let (mut parts, body) = answer.into_parts();
     for name in [header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::CONNECTION] {
         parts.headers.remove(name);
@@ -195,7 +196,7 @@ impl Target {
     }
 
     /// The caller's request as the pod gets it.
-    fn request(&self, call: &Call<'_>, path: &str, query: &str) -> http::Result<Request<Full<Bytes>>> {
+    fn request(&self, call: &Call<'_>, path: &str, query: &str) -> http::Result<Request<Passed>> {
         let path = utf8_percent_encode(path, NOT_IN_PATHS).to_string();
         let uri: Uri = format!("{}{path}{query}", if path.is_empty() { "/" } else { "" }).parse()?;
         let forwarded = utf8_percent_encode(&call.info.path, NOT_IN_PATHS).to_string();
@@ -204,7 +205,7 @@ impl Target {
             .method(call.info.method.clone())
             .uri(uri)
             .header("x-forwarded-uri", forwarded)
-            .body(Full::new(call.body.clone()))?;
+            .body(call.passed.lock().take().unwrap_or_default())?;
         let headers = request.headers_mut();
         proxy::pass_headers(call.headers, headers);
         if !proxy::wants_upgrade(call.headers) {

@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use drydock::{Drydock, Identity, NodeStream, Nodes};
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture};
 use http::{HeaderMap, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -16,7 +17,10 @@ use kube::client::Body;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+
+/// A test that waits longer than this for an answer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A node that can be reached by the name `n`.
 struct FakeNode;
@@ -65,8 +69,15 @@ async fn answer_of_pod(request: Request<Incoming>) -> Result<Response<Full<Bytes
         moved.headers_mut().insert(header::LOCATION, "/new".parse().unwrap());
         return Ok(moved);
     }
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
+    if parts.uri.path() == "/first" {
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        return Ok(Response::new(Full::from(first)));
+    }
     let body = body.collect().await.unwrap().to_bytes();
+    if parts.uri.path() == "/length" {
+        return Ok(Response::new(Full::from(body.len().to_string())));
+    }
     let header = |name: &str| parts.headers.get(name).map_or("", |value| value.to_str().unwrap());
     let asked = format!(
         "{} {} by way of {} as {:?} with {:?}",
@@ -349,6 +360,31 @@ async fn what_a_pod_serves_is_reached_through_the_api() {
     let mut told = String::new();
     stream.read_to_string(&mut told).await.unwrap();
     assert_eq!(told, "GET /speak\nHELLO");
+}
+
+#[tokio::test]
+async fn what_a_pod_is_sent_is_passed_on_as_it_comes_however_long_it_is() {
+    let drydock = cluster().await;
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("api");
+    drydock.serve_as(UnixListener::bind(&socket).unwrap(), Identity::admin("admin"));
+    let put = async |path: &str, body: UnsyncBoxBody<Bytes, Infallible>| {
+        let stream = UnixStream::connect(&socket).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::put(format!("/api/v1/namespaces/default/pods/p:8080/proxy/{path}"));
+        let request = request.header(header::HOST, "api").body(body).unwrap();
+        let answer = tokio::time::timeout(PATIENCE, sender.send_request(request)).await.expect("an answer");
+        let mut answer = answer.unwrap();
+        let first = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        text(answer.status(), &first)
+    };
+    let large = Full::from(vec![b'x'; 5 << 20]);
+    assert_eq!(put("length", large.boxed_unsync()).await, format!("200 {}", 5 << 20));
+    let frames = futures::stream::once(async { Ok(Frame::data(Bytes::from("begun"))) });
+    let endless = StreamBody::new(frames.chain(futures::stream::pending()));
+    assert_eq!(put("first", endless.boxed_unsync()).await, "200 begun");
 }
 
 #[tokio::test]
