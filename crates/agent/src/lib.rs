@@ -15,8 +15,8 @@
 //! - The server gets every signal, and its exit code is ours. Whatever else ends below us is reaped.
 //!
 //! **What it does not do.** It knows no Kubernetes. It listens only where it is told to, and says how the server fares to
-//! whoever asks there. It changes nothing on a volume that was
-//! prepared before: databases, users and passwords are the operators' business from then on.
+//! whoever asks there. On a volume that was prepared before it makes no database and no user; of those that it made it
+//! changes the passwords alone, where it was told to listen and their files say something else.
 //!
 //! | file | idea |
 //! | --- | --- |

@@ -329,9 +329,10 @@ pub enum AgentCommand {
   ballast agent run etcd --volume /var/lib/etcd --member etcd-0 \\
       -- --listen-client-urls=http://0.0.0.0:2379
 
-The volume says from then on whose data it holds: another server, or another version, is refused. Passwords, \
-database and user are looked at only while a volume is prepared. The exit code is the server's; why it ended is in \
-the termination message.")]
+The volume says from then on whose data it holds: another server, or another version, is refused. Database and user \
+are looked at only while a volume is prepared. The files of passwords must be there at each start; with --listen, \
+MySQL and MariaDB are told what they hold whenever that changes. The exit code is the server's; why it ended is in the \
+termination message.")]
 pub struct AgentRunArguments {
     /// Which server
     #[arg(value_enum, value_name = "SERVER")]
