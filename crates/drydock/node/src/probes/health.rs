@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Body;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::SignedDuration;
 use percent_encoding::percent_decode_str;
@@ -19,6 +20,8 @@ use crate::pods::backoff::seconds;
 
 /// Before each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
+/// How long a message may be; what gRPC takes where nothing else is said.
+const LARGEST: usize = 4 << 20;
 /// The first field of either message: a text in the question, a number in the answer.
 const QUESTION: u8 = 0x0a;
 const ANSWER: u8 = 0x08;
@@ -44,6 +47,7 @@ const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 const UNKNOWN: usize = 2;
+const RESOURCE_EXHAUSTED: usize = 8;
 const UNIMPLEMENTED: usize = 12;
 
 /// Asks a service of a program, or with no name the program as a whole, whether it serves.
@@ -75,14 +79,13 @@ pub(super) async fn check(
         let answered = match sender.send_request(request).await {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
-                body.collect().await.map(|body| (head, body)).map_err(|_| unconnected())
+                read(body).await.map(|body| (head, body)).map_err(|words| words.unwrap_or_else(unconnected))
             }
             Err(_) => Err(unconnected()),
         };
         connection.abort();
-        let (head, body) = answered?;
-        let trailers = body.trailers().cloned();
-        judge(head.status, &head.headers, trailers.as_ref(), &body.to_bytes())
+        let (head, (body, trailers)) = answered?;
+        judge(head.status, &head.headers, trailers.as_ref(), &body)
     };
     match tokio::time::timeout(timeout, asking).await {
         Ok(answer) => answer,
@@ -106,6 +109,40 @@ fn question(service: &str) -> Bytes {
     framed.extend(u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
     framed.extend(message);
     framed.into()
+}
+
+/// Reads an answer to its end, as long as it is no longer than one may be.
+///
+/// # Errors
+/// What is said of one that is longer; nothing of one that breaks off.
+async fn read<B>(body: B) -> Result<(Vec<u8>, Option<HeaderMap>), Option<String>>
+where
+    B: Body<Data = Bytes>,
+{
+    let (mut body, mut message, mut trailers) = (std::pin::pin!(body), Vec::new(), None);
+    while let Some(frame) = body.frame().await {
+        match frame.map_err(|_| None)?.into_data() {
+            Ok(data) => message.extend_from_slice(&data),
+            Err(other) => trailers = other.into_trailers().ok(),
+        }
+        if message.len() > PREFIX + LARGEST {
+            return Err(Some(too_long(&message)));
+        }
+    }
+    Ok((message, trailers))
+}
+
+fn too_long(message: &[u8]) -> String {
+    let said = message.get(1..PREFIX).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
+    let said = said.and_then(|length| usize::try_from(length).ok()).filter(|length| *length > LARGEST);
+    let length = said.unwrap_or(message.len() - PREFIX);
+    failed(RESOURCE_EXHAUSTED, &format!("grpc: received message larger than max ({length} vs. {LARGEST})"))
+}
+
+/// What is said of a call that failed.
+fn failed(code: usize, message: &str) -> String {
+    let name = CODES.get(code).map_or_else(|| format!("Code({code})"), |name| (*name).to_owned());
+    format!("error: health rpc probe failed: rpc error: code = {name} desc = {message}")
 }
 
 /// What an answer means. A failed call has its code in the trailers, or, without a message, in the headers.
@@ -136,10 +173,7 @@ fn judge(
                 "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
             ));
         }
-        _ => {
-            let name = CODES.get(code).map_or_else(|| format!("Code({code})"), |name| (*name).to_owned());
-            return Err(format!("error: health rpc probe failed: rpc error: code = {name} desc = {message}"));
-        }
+        _ => return Err(failed(code, &message)),
     }
     // A field that is not there is zero.
     let serving = match body.get(PREFIX..) {
@@ -190,6 +224,26 @@ mod tests {
         check(200, &[("grpc-status", "12"), ("grpc-message", "no such")], b"", &format!("{none}no such"));
         let other = "unexpected HTTP status code received from server: 404 (Not Found)";
         check(404, &[], b"", &format!("{none}{other}"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_not_read_to_it() {
+        let check = async |prefix: [u8; PREFIX], pieces: usize, expected: Result<usize, &str>| {
+            let piece = || Bytes::from(vec![0; LARGEST / 64]);
+            let pieces = std::iter::once(Bytes::from(prefix.to_vec())).chain((0..pieces).map(|_| piece()));
+            let frames = pieces.map(|data| Ok::<_, std::io::Error>(hyper::body::Frame::data(data)));
+            let answer = read(http_body_util::StreamBody::new(futures::stream::iter(frames))).await;
+            let length = answer.map(|(message, _)| message.len()).map_err(Option::unwrap_or_default);
+            assert_eq!(length.as_ref().map_err(String::as_str), expected.as_ref().map_err(|text| *text));
+        };
+        check([0, 0, 64, 0, 0], 64, Ok(PREFIX + LARGEST)).await;
+        let said = "error: health rpc probe failed: rpc error: code = ResourceExhausted desc = grpc: received message larger \
+                    than max (5242880 vs. 4194304)";
+        check([0, 0, 80, 0, 0], 80, Err(said)).await;
+        // One that says less than it has, for some sixteen times as much.
+        let found = "error: health rpc probe failed: rpc error: code = ResourceExhausted desc = grpc: received message larger \
+                     than max (4259840 vs. 4194304)";
+        check([0, 0, 0, 0, 2], 1000, Err(found)).await;
     }
 
     #[test]

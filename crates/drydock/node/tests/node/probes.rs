@@ -297,15 +297,16 @@ async fn health(listener: TcpListener) {
         let answer = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
             assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
             let asked = request.into_body().collect().await.unwrap().to_bytes();
-            let (code, body): (u16, &[u8]) = match &asked[5..] {
-                b"\x0a\x04good" => (0, &[0, 0, 0, 0, 2, 8, 1]),
-                b"\x0a\x03bad" => (0, &[0, 0, 0, 0, 2, 8, 2]),
-                _ => (5, &[]),
+            let (code, body): (u16, _) = match &asked[5..] {
+                b"\x0a\x04good" => (0, vec![0, 0, 0, 0, 2, 8, 1]),
+                b"\x0a\x03bad" => (0, vec![0, 0, 0, 0, 2, 8, 2]),
+                b"\x0a\x04long" => (0, [vec![0, 0, 80, 0, 0], vec![0; 5 << 20]].concat()),
+                _ => (5, Vec::new()),
             };
             let mut trailers = http::HeaderMap::new();
             trailers.insert("grpc-status", code.into());
             trailers.insert("grpc-message", "unknown service".parse().unwrap());
-            let body = Full::new(Bytes::from_static(body)).with_trailers(async { Some(Ok(trailers)) });
+            let body = Full::new(Bytes::from(body)).with_trailers(async { Some(Ok(trailers)) });
             http::Response::builder().header("content-type", "application/grpc").body(body)
         });
         let stream = TokioIo::new(stream);
@@ -337,6 +338,8 @@ async fn health_is_asked_for_over_grpc(cluster: Arc<Cluster>) {
     fails("not-serving", address.port(), "bad", r#"service unhealthy (responded with "NOT_SERVING")"#).await;
     let unknown = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service";
     fails("unknown", address.port(), "other", unknown).await;
+    let long = "error: health rpc probe failed: rpc error: code = ResourceExhausted desc = grpc: received message larger";
+    fails("long", address.port(), "long", long).await;
     let nobody = TcpListener::bind((cluster.host.address(), 0)).await.unwrap().local_addr().unwrap();
     let refused =
         format!("timeout: failed to connect service \"{nobody}\" within 1s: context deadline exceeded");
