@@ -253,9 +253,10 @@ impl Group {
     }
 
     fn one(&self, opened: &OwnedFd) -> Result<(), Errno> {
+        // A change of owner takes the special bits away: they are what they were before it.
+        let mode = rustix::fs::fstat(opened)?.st_mode;
         let group = Some(rustix::fs::Gid::from_raw(self.group));
         rustix::fs::chownat(opened, "", None, group, AtFlags::EMPTY_PATH)?;
-        let mode = rustix::fs::fstat(opened)?.st_mode;
         let more = match FileType::from_raw_mode(mode) {
             FileType::Symlink => return Ok(()),
             FileType::Directory => DIRECTORIES,
@@ -370,7 +371,11 @@ mod tests {
         fs::set_permissions(&volume, fs::Permissions::from_mode(0o755)).unwrap();
         take(true);
         assert_eq!(mode(&volume.join("sub/file")), 0o660);
+        fs::set_permissions(volume.join("sub/file"), fs::Permissions::from_mode(0o6755)).unwrap();
+        take(false);
+        assert_eq!(mode(&volume.join("sub/file")), 0o6775, "what runs as its owner still does");
     }
+
     #[test]
     fn a_pod_that_can_not_have_all_its_claims_keeps_none_from_others() {
         let machine = tempfile::tempdir().unwrap();
