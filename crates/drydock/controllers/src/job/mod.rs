@@ -1,11 +1,12 @@
 //! Jobs: pods that run to their end, as many as must succeed.
 //!
-//! [`plan`] and [`track`] decide; this file gathers what they need, carries it out and tells. [`Orphans`] lets go of pods whose
-//! Job is no more, and [`expiry`] deletes Jobs that have been over for long enough.
+//! [`plan`] and [`track`] decide; this file gathers what they need, carries it out and tells. [`Orphans`] lets go of pods
+//! that no Job counts any more, and [`expiry`] deletes Jobs that have been over for long enough.
 
 pub mod expiry;
 mod failure;
 mod indexes;
+mod orphans;
 mod plan;
 mod track;
 
@@ -32,11 +33,9 @@ use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::own::{self, Own};
 use failure::Failures;
+pub use orphans::Orphans;
 use plan::{NewPod, TRACKING, View, Work};
 use track::Done;
-
-/// Who acts on a Job when nobody else is named.
-const OURSELVES: &str = "kubernetes.io/job-controller";
 
 /// The longest name before what is made up.
 const LONGEST_PREFIX: usize = 58;
@@ -86,7 +85,7 @@ impl Controller {
             self.failures.lock().remove(key);
             return Ok(Next::OnChange);
         };
-        if job.spec.managed_by.as_deref().is_some_and(|name| name != OURSELVES) {
+        if job.managed_by_another() {
             return Ok(Next::OnChange);
         }
         let pods = self.gather(&job).await?;
@@ -329,59 +328,5 @@ fn tell_index(container: &mut Value) {
         let path = format!("metadata.labels['{}']", plan::INDEX);
         variables.push(json!({ "name": NAME, "valueFrom": { "fieldRef": { "fieldPath": path } } }));
         container["env"] = variables.into();
-    }
-}
-
-/// Lets go of pods whose Job is no more: nobody would count them.
-pub struct Orphans {
-    rest: Rest,
-    jobs: Arc<Cache<Job>>,
-    pods: Arc<Cache<Pod>>,
-}
-
-impl Orphans {
-    /// The controller, listening to these informers.
-    pub fn new(
-        rest: Rest,
-        jobs: &mut Informer<Job>,
-        pods: &mut Informer<Pod>,
-        queue: &Arc<Queue<Key>>,
-    ) -> Self {
-        let (keys, known) = (queue.clone(), pods.cache.clone());
-        jobs.on_change(move |change| {
-            if let (Some(job), None) = (change.before, change.after) {
-                known.controlled_by(&job.metadata.uid).iter().for_each(|pod| keys.add(pod.metadata.key()));
-            }
-        });
-        let (keys, known) = (queue.clone(), jobs.cache.clone());
-        pods.on_change(move |change| {
-            if let Some(pod) = change.after.filter(|pod| is_orphan(pod, &known)) {
-                keys.add(pod.metadata.key());
-            }
-        });
-        Self { rest, jobs: jobs.cache.clone(), pods: pods.cache.clone() }
-    }
-
-    /// Lets one pod go, if it is an orphan.
-    pub async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
-        if let Some(pod) = self.pods.get(key).filter(|pod| is_orphan(pod, &self.jobs)) {
-            let_go(&self.rest, &pod).await?;
-        }
-        Ok(Next::OnChange)
-    }
-}
-
-/// Whether a pod is held for a Job that is not there.
-fn is_orphan(pod: &Pod, jobs: &Cache<Job>) -> bool {
-    if !pod.metadata.has_finalizer(TRACKING) {
-        return false;
-    }
-    match pod.metadata.controller() {
-        None => !jobs
-            .in_namespace(&pod.metadata.namespace, |job| job.spec.selector.matches(&pod.metadata.labels))
-            .iter()
-            .any(|job| !job.metadata.deleting()),
-        Some(owner) => own::owner_of::<Job>(&pod.metadata)
-            .is_some_and(|key| jobs.get(&key).is_none_or(|job| job.metadata.uid != owner.uid)),
     }
 }

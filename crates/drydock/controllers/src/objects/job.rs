@@ -134,7 +134,15 @@ pub struct SuccessRule {
     pub succeeded_count: Option<i32>,
 }
 
+/// Who acts on a Job when nobody else is named.
+const OURSELVES: &str = "kubernetes.io/job-controller";
+
 impl Job {
+    /// Whether somebody else acts on it.
+    pub fn managed_by_another(&self) -> bool {
+        self.spec.managed_by.as_deref().is_some_and(|name| name != OURSELVES)
+    }
+
     /// Whether each pod has a number of its own.
     pub fn indexed(&self) -> bool {
         &*self.spec.completion_mode == "Indexed"

@@ -158,6 +158,32 @@ async fn a_pod_that_can_not_be_let_go_at_once_is_deleted_in_the_end() {
 }
 
 #[tokio::test]
+async fn nothing_holds_the_pods_of_a_job_that_is_over() {
+    let cluster = Cluster::start().await;
+    run(&cluster, json!({})).await;
+    let pods = active(&cluster, 1).await;
+    let all: Api<Pod> = cluster.in_default();
+    let let_go = async |what: &str| {
+        eventually(what, || async {
+            all.get(&pods[0].name_any()).await.ok()?.finalizers().is_empty().then_some(())
+        })
+        .await;
+    };
+    // Somebody ends it by hand.
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition =
+        |of: &str| json!({ "type": of, "status": "True", "reason": "Enough", "lastTransitionTime": now });
+    let over = json!({ "status": {
+        "active": 0, "ready": 0, "conditions": [condition("FailureTarget"), condition("Failed")] } });
+    let jobs: Api<Job> = cluster.in_default();
+    jobs.patch_status("j", &PatchParams::default(), &Patch::Merge(over)).await.unwrap();
+    let_go("let go with the end").await;
+    let hold = Patch::Merge(json!({ "metadata": { "finalizers": ["batch.kubernetes.io/job-tracking"] } }));
+    all.patch(&pods[0].name_any(), &PatchParams::default(), &hold).await.unwrap();
+    let_go("let go again").await;
+}
+
+#[tokio::test]
 async fn failures_are_tried_again_up_to_the_limit() {
     let cluster = Cluster::start().await;
     run(&cluster, json!({ "backoffLimit": 1 })).await;
