@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many pods may be taken away now.
+//! The decision about a PodDisruptionBudget: from it, its pods and what controls them to what it allows. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,18 +6,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::Clock;
-use crate::garbage::inventory::Inventory;
-use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
-use crate::machinery::cache::{Cache, Kind, Object, Progress};
-use crate::machinery::informer::Informer;
-use crate::machinery::queue::{Next, Queue};
-use crate::machinery::recorder::{Recorder, Severity};
-use crate::machinery::rest::{Error, Rest};
-use crate::objects::meta::{OwnerReference, Pairs};
 use crate::objects::pod::Pod;
-use crate::objects::resource::Key;
-use crate::objects::workload::{Budget, BudgetCondition, BudgetStatus, Deployment, IntOrPercent, ReplicaSet};
+use crate::objects::workload::{Budget, BudgetCondition, BudgetStatus, IntOrPercent};
 use crate::replica_set::whole_seconds;
 
 /// How long an eviction that was granted may take until it is taken for not having happened.
@@ -152,214 +142,10 @@ fn disrupted(view: &View<'_>) -> (BTreeMap<Box<str>, Timestamp>, Option<Timestam
     (left, first)
 }
 
-/// What the controller listens to.
-type Informers<'a> = (
-    &'a mut Informer<Budget>,
-    &'a mut Informer<Pod>,
-    &'a mut Informer<ReplicaSet>,
-    &'a mut Informer<Deployment>,
-);
-
-/// The controller.
-pub struct Controller {
-    rest: Rest,
-    recorder: Recorder,
-    clock: Clock,
-    budgets: Arc<Cache<Budget>>,
-    pods: Arc<Cache<Pod>>,
-    sets: Arc<Cache<ReplicaSet>>,
-    deployments: Arc<Cache<Deployment>>,
-    inventory: Arc<Inventory>,
-    awaited: Awaited<Key>,
-}
-
-impl Controller {
-    /// The controller, listening to these informers.
-    pub fn new(
-        rest: Rest,
-        recorder: Recorder,
-        clock: Clock,
-        (budgets, pods, sets, deployments): Informers<'_>,
-        inventory: Arc<Inventory>,
-        queue: &Arc<Queue<Key>>,
-    ) -> Self {
-        budgets.queue_each(queue);
-        let (keys, known) = (queue.clone(), budgets.cache.clone());
-        pods.on_change(move |change| {
-            if let (Some(before), Some(after)) = (change.before, change.after)
-                && before.ready() == after.ready()
-                && before.metadata.deleting() == after.metadata.deleting()
-                && before.metadata.labels == after.metadata.labels
-                && before.metadata.owner_references == after.metadata.owner_references
-            {
-                return;
-            }
-            change.both().for_each(|pod| {
-                let of = &pod.metadata;
-                let concerned =
-                    known.selecting(&of.namespace, &of.labels, |budget| selects(budget, &of.labels));
-                concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
-            });
-        });
-        // A share is one of the wanted number, which changes before any pod does.
-        let (keys, known) = (queue.clone(), budgets.cache.clone());
-        deployments.on_change(move |change| {
-            if let (Some(before), Some(after)) = (change.before, change.after)
-                && before.spec.replicas != after.spec.replicas
-            {
-                let labels = after.spec.template.labels();
-                let concerned = known.selecting(&after.metadata.namespace, labels, |budget| {
-                    needs_scales(budget) && selects(budget, labels)
-                });
-                concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
-            }
-        });
-        Self {
-            rest,
-            recorder,
-            clock,
-            budgets: budgets.cache.clone(),
-            pods: pods.cache.clone(),
-            sets: sets.cache.clone(),
-            deployments: deployments.cache.clone(),
-            inventory,
-            awaited: Awaited::default(),
-        }
-    }
-
-    /// Brings the status of one budget up to date.
-    pub async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
-        if self.awaited.holds(key) {
-            return Ok(Next::After(LOOK_AGAIN));
-        }
-        let Some(budget) = self.budgets.get(key) else {
-            self.awaited.forget(key);
-            return Ok(Next::OnChange);
-        };
-        let pods = budget.selection().map_or_else(Vec::new, |labels| {
-            self.pods.labelled(&key.namespace, labels, |pod| selects(&budget, &pod.metadata.labels))
-        });
-        if pods.is_empty() {
-            self.recorder.record(&*budget, Severity::Normal, "NoPods", "No matching pods found".into());
-        }
-        let scales = if needs_scales(&budget) { self.scales(&pods).await? } else { HashMap::new() };
-        if needs_scales(&budget) && pods.iter().any(|pod| pod.metadata.controller().is_none()) {
-            self.recorder.record(&*budget, Severity::Warning, "UnmanagedPods", unmanaged(&budget));
-        }
-        let now = (self.clock)();
-        let (status, recheck) = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
-            Ok(decided) => decided,
-            Err(message) => {
-                let told = format!("Failed to calculate the number of expected pods: {message}");
-                self.recorder.record(&*budget, Severity::Warning, "CalculateExpectedPodCountFailed", told);
-                (fail_safe(&budget, &message, now), None)
-            }
-        };
-        if status != budget.status {
-            let written = self.rest.replace_status(Budget::resource(), &budget.metadata, &status).await?;
-            let budgets: Arc<dyn Progress> = self.budgets.clone();
-            self.awaited.note(key, &budgets, written.version());
-        }
-        Ok(recheck.map_or(Next::OnChange, Next::After))
-    }
-
-    /// The size of what controls each pod: Deployments and ReplicaSets as they are known, anything else by
-    /// its scale.
-    async fn scales(&self, pods: &[Arc<Pod>]) -> Result<HashMap<Box<str>, Scale>, Error> {
-        let mut scales: HashMap<Box<str>, Scale> = HashMap::new();
-        for pod in pods {
-            let Some(owner) = pod.metadata.controller() else { continue };
-            if scales.contains_key(&owner.uid) {
-                continue;
-            }
-            let namespace = &pod.metadata.namespace;
-            let scale = match (owner.group(), &*owner.kind) {
-                ("apps", "ReplicaSet") => self.scale_of_set(namespace, owner),
-                _ => self.scale_of_any(namespace, owner).await?,
-            };
-            if let Some(scale) = scale {
-                scales.insert(owner.uid.clone(), scale);
-            }
-        }
-        Ok(scales)
-    }
-
-    fn scale_of_set(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Option<Scale> {
-        let set = self.sets.get(&Key::new(namespace.clone(), &*owner.name))?;
-        if set.metadata.uid != owner.uid {
-            return None;
-        }
-        let deployment = set.metadata.controller().and_then(|above| {
-            let found = self.deployments.get(&Key::new(namespace.clone(), &*above.name))?;
-            (found.metadata.uid == above.uid).then_some(found)
-        });
-        Some(match deployment {
-            Some(found) => Scale { uid: found.metadata.uid.clone(), replicas: found.spec.replicas },
-            None => Scale { uid: set.metadata.uid.clone(), replicas: set.spec.replicas },
-        })
-    }
-
-    async fn scale_of_any(
-        &self,
-        namespace: &Arc<str>,
-        owner: &OwnerReference,
-    ) -> Result<Option<Scale>, Error> {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Answer {
-            metadata: crate::objects::meta::Meta,
-            spec: Spec,
-        }
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Spec {
-            replicas: i32,
-        }
-        let Some(resource) = self.inventory.find(owner.group(), owner.version(), &owner.kind) else {
-            return Ok(None);
-        };
-        let key = Key::new(namespace.clone(), &*owner.name);
-        match self.rest.get::<Answer>(&resource, &key, Some("scale")).await {
-            Ok(answer) if answer.metadata.uid == owner.uid => {
-                Ok(Some(Scale { uid: owner.uid.clone(), replicas: answer.spec.replicas }))
-            }
-            Ok(_) => Ok(None),
-            Err(error) if error.not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// What is said of pods that nothing controls, in Kubernetes' words.
-fn unmanaged(budget: &Budget) -> String {
-    let selector = budget.spec.selector.clone().unwrap_or_default();
-    let labels: String =
-        selector.match_labels.iter().map(|(key, value)| format!("{key}: {value},")).collect();
-    let each = selector.match_expressions.iter().map(|one| {
-        let values: Vec<&str> = one.values.iter().map(|value| &**value).collect();
-        format!(
-            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
-            one.key,
-            one.operator,
-            values.join(" ")
-        )
-    });
-    format!(
-        "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
-         MatchExpressions:[]LabelSelectorRequirement{{{}}},}}) were found to be unmanaged. As a result, the status of the \
-         PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
-         \".spec.minAvailable\" field of the PDB to an integer value.",
-        each.collect::<String>()
-    )
-}
-
-fn selects(budget: &Budget, labels: &Pairs) -> bool {
-    budget.spec.selector.as_ref().is_some_and(|selector| selector.matches(labels))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::meta::OwnerReference;
     use crate::objects::pod::Ready;
 
     const NOW: &str = "2026-01-01T01:00:00Z";
