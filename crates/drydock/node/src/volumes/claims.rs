@@ -157,7 +157,11 @@ fn open_all(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Result<Clai
         let local = object.spec.as_ref().is_some_and(|spec| spec.local.is_some());
         // What was running already keeps what it has.
         if let (true, true, false, Some(group)) = (local, fresh, *read_only, Group::of(pod)) {
-            group.take(&path).map_err(|error| failed(format!("applyFSGroup failed: {error}")))?;
+            let refused =
+                group.take(&path).map_err(|error| failed(format!("applyFSGroup failed: {error}")))?;
+            if refused > 0 {
+                tracing::warn!(volume = name, refused, "not all files are given to the pod's group");
+            }
         }
         claimed.insert(volume.clone(), Opened { path, read_only: *read_only });
     }
@@ -203,33 +207,34 @@ impl Group {
         Some(Self { group, only_on_mismatch })
     }
 
-    /// Gives a directory and all in it to the group. What is in it may change meanwhile: everything is done to what
-    /// was opened, and no link is followed.
-    fn take(&self, path: &Path) -> io::Result<()> {
+    /// Gives a directory and all in it to the group; of how much in it this node may not. What is in it may change
+    /// meanwhile: everything is done to what was opened, and no link is followed.
+    fn take(&self, path: &Path) -> io::Result<usize> {
         let top = rustix::fs::open(path, OPENED | OFlags::DIRECTORY, Mode::empty())?;
         let found = rustix::fs::fstat(&top)?;
         let right = found.st_gid == self.group && found.st_mode & DIRECTORIES == DIRECTORIES;
         if self.only_on_mismatch && right {
-            return Ok(());
+            return Ok(0);
         }
-        match self.one(&top) {
-            // A node with a single user has no groups to give; its files are that user's anyway.
-            Err(Errno::PERM | Errno::INVAL) => return Ok(()),
-            other => other?,
+        // A node with a single user has no groups to give; its files are that user's anyway.
+        if !self.may(&top)? {
+            return Ok(0);
         }
         // The top last of all: it is what says that the rest is done.
         rustix::fs::chmod(through(&top), Mode::from_raw_mode(found.st_mode & 0o5777))?;
-        self.below(&rustix::fs::open(
+        let refused = self.below(&rustix::fs::open(
             path,
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?)?;
-        Ok(self.one(&top)?)
+        self.one(&top)?;
+        Ok(refused)
     }
 
     /// The same for all that is below a directory. Pods may have made it deeper than there are descriptors: so one after
     /// the other is reached from the top.
-    fn below(&self, top: &OwnedFd) -> io::Result<()> {
+    fn below(&self, top: &OwnedFd) -> io::Result<usize> {
+        let mut refused = 0;
         let mut left: Vec<Vec<CString>> = vec![Vec::new()];
         while let Some(way) = left.pop() {
             let Some(directory) = reached(top, &way)? else { continue };
@@ -240,16 +245,25 @@ impl Group {
                     continue;
                 }
                 let opened = match rustix::fs::openat(&directory, name, OPENED, Mode::empty()) {
-                    Err(Errno::NOENT) => continue,
+                    Err(Errno::NOENT | Errno::ACCESS) => continue,
                     opened => opened?,
                 };
-                self.one(&opened)?;
+                // What is somebody else's, or may be changed by nobody, keeps the rest from nothing: so does a kubelet.
+                refused += usize::from(!self.may(&opened)?);
                 if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) == FileType::Directory {
                     left.push(way.iter().cloned().chain([name.to_owned()]).collect());
                 }
             }
         }
-        Ok(())
+        Ok(refused)
+    }
+
+    /// The same for one thing, where this node may.
+    fn may(&self, opened: &OwnedFd) -> io::Result<bool> {
+        match self.one(opened) {
+            Err(Errno::PERM | Errno::INVAL) => Ok(false),
+            other => Ok(other.map(|()| true)?),
+        }
     }
 
     fn one(&self, opened: &OwnedFd) -> Result<(), Errno> {
@@ -266,13 +280,14 @@ impl Group {
     }
 }
 
-/// The directory to which these names lead, each below the one before; none when it is gone or something else by now.
+/// The directory to which these names lead, each below the one before; none when it is gone or something else by now, or
+/// somebody else's who lets nobody look into it.
 fn reached(top: &OwnedFd, way: &[CString]) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = top.try_clone()?;
     for name in way {
         at = match rustix::fs::openat(&at, name, flags, Mode::empty()) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(None),
             opened => opened?,
         };
     }
@@ -287,9 +302,10 @@ fn through(opened: &OwnedFd) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
     use super::*;
+    use rustix::thread::{CapabilitySet, CapabilitySets};
     use serde_json::{Value, json};
 
     fn pod(volumes: Value) -> Pod {
@@ -374,6 +390,48 @@ mod tests {
         fs::set_permissions(volume.join("sub/file"), fs::Permissions::from_mode(0o6755)).unwrap();
         take(false);
         assert_eq!(mode(&volume.join("sub/file")), 0o6775, "what runs as its owner still does");
+    }
+
+    /// Does something without any of root's powers.
+    fn powerless<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        let none = CapabilitySet::empty();
+        let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        let work = || {
+            rustix::thread::set_capabilities(None, none).unwrap();
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+    }
+
+    #[test]
+    fn what_is_somebody_elses_keeps_the_rest_of_a_volume_from_nothing() {
+        let machine = tempfile::tempdir().unwrap();
+        let group = fs::metadata(machine.path()).unwrap().gid();
+        let names = ["a", "b", "c"];
+        // Each of them: nobody knows in which order it is done.
+        for (foreign, other) in [("a", "b"), ("b", "c"), ("c", "a")] {
+            let volume = machine.path().join(foreign);
+            let file = |directory: &str| volume.join(directory).join("file");
+            for directory in names.map(|name| volume.join(name)) {
+                fs::create_dir_all(&directory).unwrap();
+                fs::write(directory.join("file"), "1").unwrap();
+                fs::set_permissions(directory.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+            }
+            fs::set_permissions(volume.join(foreign), fs::Permissions::from_mode(0o700)).unwrap();
+            for path in [volume.join(foreign), file(other)] {
+                if let Err(error) = chown(path, Some(54_322), Some(54_322)) {
+                    println!("not tested: nobody can be given a file here: {error}");
+                    return;
+                }
+            }
+            let refused = powerless(|| Group { group, only_on_mismatch: false }.take(&volume));
+            assert_eq!(refused.unwrap(), 2, "a directory, and a file in another");
+            for name in names {
+                let mode = if [foreign, other].contains(&name) { 0o600 } else { 0o660 };
+                assert_eq!(fs::metadata(file(name)).unwrap().mode() & 0o777, mode);
+            }
+            assert_eq!(fs::metadata(&volume).unwrap().mode() & DIRECTORIES, DIRECTORIES);
+        }
     }
 
     #[test]
