@@ -21,6 +21,8 @@ use crate::storage::hard;
 
 /// Something as it is, and not what it leads to.
 const OPENED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// A directory, to see what is in it.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// What a group may do with files and directories that a pod's group of files has.
 const FILES: u32 = 0o660;
 const DIRECTORIES: u32 = 0o2770;
@@ -157,8 +159,8 @@ fn open_all(found: &[Found], root: &Root, pod: &Pod, fresh: bool) -> Result<Clai
         let local = object.spec.as_ref().is_some_and(|spec| spec.local.is_some());
         // What was running already keeps what it has.
         if let (true, true, false, Some(group)) = (local, fresh, *read_only, Group::of(pod)) {
-            let refused =
-                group.take(&path).map_err(|error| failed(format!("applyFSGroup failed: {error}")))?;
+            let taken = top(&path, object).and_then(|top| group.take(&top));
+            let refused = taken.map_err(|error| failed(format!("applyFSGroup failed: {error}")))?;
             if refused > 0 {
                 tracing::warn!(volume = name, refused, "not all files are given to the pod's group");
             }
@@ -192,6 +194,13 @@ fn place(volume: &PersistentVolume, root: &Root, fresh: bool) -> Result<PathBuf,
     }
 }
 
+/// Opens the directory that a volume is. A path that an administrator wrote may be a link to it; one of this node's own
+/// never is.
+fn top(path: &Path, volume: &PersistentVolume) -> io::Result<OwnedFd> {
+    let opened = if is_ours(volume) { OPENED } else { OPENED.difference(OFlags::NOFOLLOW) };
+    Ok(rustix::fs::open(path, opened | OFlags::DIRECTORY, Mode::empty())?)
+}
+
 /// The group that a pod's files are to be of.
 struct Group {
     group: u32,
@@ -209,25 +218,20 @@ impl Group {
 
     /// Gives a directory and all in it to the group; of how much in it this node may not. What is in it may change
     /// meanwhile: everything is done to what was opened, and no link is followed.
-    fn take(&self, path: &Path) -> io::Result<usize> {
-        let top = rustix::fs::open(path, OPENED | OFlags::DIRECTORY, Mode::empty())?;
-        let found = rustix::fs::fstat(&top)?;
+    fn take(&self, top: &OwnedFd) -> io::Result<usize> {
+        let found = rustix::fs::fstat(top)?;
         let right = found.st_gid == self.group && found.st_mode & DIRECTORIES == DIRECTORIES;
         if self.only_on_mismatch && right {
             return Ok(0);
         }
         // A node with a single user has no groups to give; its files are that user's anyway.
-        if !self.may(&top)? {
+        if !self.may(top)? {
             return Ok(0);
         }
         // The top last of all: it is what says that the rest is done.
-        rustix::fs::chmod(through(&top), Mode::from_raw_mode(found.st_mode & 0o5777))?;
-        let refused = self.below(&rustix::fs::open(
-            path,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?)?;
-        self.one(&top)?;
+        rustix::fs::chmod(through(top), Mode::from_raw_mode(found.st_mode & 0o5777))?;
+        let refused = self.below(&rustix::fs::openat(top, ".", READ, Mode::empty())?)?;
+        self.one(top)?;
         Ok(refused)
     }
 
@@ -283,10 +287,9 @@ impl Group {
 /// The directory to which these names lead, each below the one before; none when it is gone or something else by now, or
 /// somebody else's who lets nobody look into it.
 fn reached(top: &OwnedFd, way: &[CString]) -> io::Result<Option<OwnedFd>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut at = top.try_clone()?;
     for name in way {
-        at = match rustix::fs::openat(&at, name, flags, Mode::empty()) {
+        at = match rustix::fs::openat(&at, name, READ, Mode::empty()) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(None),
             opened => opened?,
         };
@@ -345,6 +348,12 @@ mod tests {
         check(claim(json!({"name": "p-c", "ownerReferences": owner}), "Bound"), Ok("v"));
     }
 
+    /// Gives a volume to a group.
+    fn take(group: u32, only_on_mismatch: bool, volume: &Path) -> io::Result<usize> {
+        let top = rustix::fs::open(volume, OPENED | OFlags::DIRECTORY, Mode::empty())?;
+        Group { group, only_on_mismatch }.take(&top)
+    }
+
     #[test]
     fn a_volume_may_be_deeper_than_there_are_descriptors() {
         let machine = tempfile::tempdir().unwrap();
@@ -357,7 +366,7 @@ mod tests {
             rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
             at = rustix::fs::openat(&at, "d", flags, Mode::empty()).unwrap();
         }
-        Group { group, only_on_mismatch: false }.take(&volume).unwrap();
+        take(group, false, &volume).unwrap();
         assert_eq!(rustix::fs::fstat(&at).unwrap().st_mode & DIRECTORIES, DIRECTORIES);
         drydock_sandbox::remove_all(&volume).unwrap();
     }
@@ -374,7 +383,7 @@ mod tests {
         symlink(&outside, volume.join("link")).unwrap();
         // Its own group is one that everybody can give.
         let group = fs::metadata(&volume).unwrap().gid();
-        let take = |only_on_mismatch| Group { group, only_on_mismatch }.take(&volume).unwrap();
+        let take = |only_on_mismatch| take(group, only_on_mismatch, &volume).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         take(false);
         assert_eq!(mode(&volume) & DIRECTORIES, DIRECTORIES);
@@ -424,7 +433,7 @@ mod tests {
                     return;
                 }
             }
-            let refused = powerless(|| Group { group, only_on_mismatch: false }.take(&volume));
+            let refused = powerless(|| take(group, false, &volume));
             assert_eq!(refused.unwrap(), 2, "a directory, and a file in another");
             for name in names {
                 let mode = if [foreign, other].contains(&name) { 0o600 } else { 0o660 };
@@ -465,5 +474,35 @@ mod tests {
         assert_eq!(open(std::slice::from_ref(&x), "a"), Err(TAKEN.to_owned()));
         root.holders.remove("b");
         assert_eq!(open(&[x, y], "a").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_link_is_followed_where_an_administrator_wrote_its_path_and_nowhere_else() {
+        let machine = tempfile::tempdir().unwrap();
+        let (target, link) = (machine.path().join("target"), machine.path().join("link"));
+        let root = Root::below(machine.path());
+        root.prepare().unwrap();
+        fs::create_dir(&target).unwrap();
+        let group = fs::metadata(&target).unwrap().gid();
+        let mut pod = pod(json!([]));
+        pod.spec.as_mut().unwrap().security_context =
+            serde_json::from_value(json!({"fsGroup": group})).unwrap();
+        let open = |annotations: Value, path: &Path| {
+            fs::set_permissions(&target, fs::Permissions::from_mode(0o755)).unwrap();
+            symlink(&target, path).unwrap();
+            let object = json!({
+                "metadata": {"name": "pvc-1", "annotations": annotations},
+                "spec": {"local": {"path": path}},
+            });
+            let object = Box::new(serde_json::from_value(object).unwrap());
+            let found = Found { volume: "v".to_owned(), object, read_only: false };
+            let opened = open(&[found], &root, &pod, true);
+            let mode = fs::metadata(&target).unwrap().mode() & 0o7777;
+            (opened.map(drop).map_err(|error| error.why), mode)
+        };
+        assert_eq!(open(json!({}), &link), (Ok(()), 0o2775));
+        let ours = json!({"pv.kubernetes.io/provisioned-by": crate::PROVISIONER});
+        let (refused, mode) = open(ours, &root.place("pvc-1").unwrap().data);
+        assert_eq!((refused.unwrap_err().contains("Not a directory"), mode), (true, 0o755));
     }
 }
