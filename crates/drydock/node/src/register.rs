@@ -6,7 +6,9 @@ use std::time::Duration;
 use drydock_sandbox::{Abilities, Ability};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo};
+use k8s_openapi::api::core::v1::{
+    Node, NodeAddress, NodeCondition, NodeFeatures, NodeStatus, NodeSystemInfo,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
 use kube::Api;
@@ -81,6 +83,7 @@ pub(crate) fn status(facts: &Facts<'_>, old: &[NodeCondition], now: Timestamp) -
         allocatable: Some(amounts.clone()),
         capacity: Some(amounts),
         conditions: Some(conditions(facts, old, now)),
+        features: Some(NodeFeatures { supplemental_groups_policy: Some(true) }),
         node_info: Some(NodeSystemInfo {
             architecture: drydock_images::architecture().to_owned(),
             boot_id: boot_id.clone(),
@@ -325,6 +328,7 @@ mod tests {
         };
         assert_eq!(found.iter().map(said).collect::<Vec<_>>(), expected);
         assert_eq!(status.allocatable.unwrap()["memory"].0, "8388608Ki");
+        assert_eq!(status.features.unwrap().supplemental_groups_policy, Some(true));
     }
 
     #[test]

@@ -9,6 +9,9 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use super::ConfigError;
 use crate::pods::observed::full_name;
 
+/// The policy by which the image has no say in which further groups a container has.
+const STRICT: &str = "Strict";
+
 /// Why there is no user to run as.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UserError {
@@ -39,7 +42,10 @@ pub(crate) fn of(pod: &Pod, container: &Container, image_user: &str, tree: &Path
     let gid = group.and_then(|group| u32::try_from(group).ok()).unwrap_or(found.gid);
     // The first of the groups is among them, so that what loses it keeps it.
     let mut groups = vec![gid];
-    groups.extend(found.groups.into_iter().filter(|group| *group != gid));
+    let policy = shared.and_then(|shared| shared.supplemental_groups_policy.as_deref());
+    if policy != Some(STRICT) {
+        groups.extend(found.groups.into_iter().filter(|group| *group != gid));
+    }
     let mut add = |group: i64| {
         if let Ok(group) = u32::try_from(group)
             && !groups.contains(&group)
@@ -119,6 +125,9 @@ mod tests {
             "mem",
             Ok((11, 12, &[12, 13, 6, 5])),
         );
+        let policy = |policy: &str| json!({"supplementalGroups": [6], "supplementalGroupsPolicy": policy});
+        check(policy("Merge"), json!({}), "mem", Ok((11, 12, &[12, 13, 6])));
+        check(policy("Strict"), json!({}), "mem", Ok((11, 12, &[12, 6])));
         check(
             json!({}),
             json!({}),
