@@ -85,7 +85,7 @@ pub struct ContainerConfig {
     pub capabilities: Capabilities,
     /// No program gives it more than it has.
     pub no_new_privileges: bool,
-    /// Nothing of `/proc` and `/sys` is hidden or read-only, and the machine's devices are there.
+    /// Nothing of `/proc` and `/sys` is hidden or read-only, and the machine's devices are there and in its mounts.
     pub privileged: bool,
     /// Limits of each process.
     pub rlimits: Vec<Rlimit>,

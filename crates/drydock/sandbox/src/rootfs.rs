@@ -49,21 +49,22 @@ pub(crate) fn enter(setup: &ContainerSetup) -> Result<(), StartError> {
     writable_tree(setup, &path)?;
     let root = Root::open(&path).map_err(StartError::step("opening the root"))?;
     kernel_file_systems(&root, setup)?;
+    let privileged = setup.config.privileged;
     for mount in in_order(setup) {
         match &mount.what {
             MountKind::Bind { source, read_only } => {
-                root.bind(source, &mount.destination, guarded(*read_only))?;
+                root.bind(source, &mount.destination, guarded(*read_only, privileged))?;
             }
             MountKind::Part { source, below, read_only } => {
                 // What was found is mounted, whatever its path leads to by then.
                 let found = beneath(source, below).map_err(|error| {
                     refused(&source.join(below).display().to_string(), &mount.destination, error)
                 })?;
-                root.bind(Path::new(&name_of(&found)), &mount.destination, guarded(*read_only))?;
+                root.bind(Path::new(&name_of(&found)), &mount.destination, guarded(*read_only, privileged))?;
             }
         }
     }
-    if !setup.config.privileged {
+    if !privileged {
         hide(&root)?;
     }
     drop(root);
@@ -88,9 +89,11 @@ fn in_order(setup: &ContainerSetup) -> Vec<Mount> {
 }
 
 /// What holds for every volume: a device made in it is not one. Otherwise a root that may make devices could make
-/// the machine's disk.
-fn guarded(read_only: bool) -> MountFlags {
-    if read_only { MountFlags::NODEV | MountFlags::RDONLY } else { MountFlags::NODEV }
+/// the machine's disk. To a privileged container, which has the machine's devices, one that it is given is one.
+fn guarded(read_only: bool, privileged: bool) -> MountFlags {
+    let devices = if privileged { MountFlags::empty() } else { MountFlags::NODEV };
+    let writes = if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    devices | writes
 }
 
 /// The tree with a layer above it that takes the writes; or a copy of it.

@@ -13,6 +13,7 @@ checks![
     a_container_runs_as_its_user,
     capabilities_are_bounded,
     a_device_made_by_a_container_is_none,
+    a_device_of_the_machine_is_one_to_a_privileged_container_alone,
 ];
 
 async fn writes_stay_in_the_container(place: &Place) {
@@ -125,5 +126,27 @@ async fn a_device_made_by_a_container_is_none(place: &Place) {
     assert_eq!(text.matches("Permission denied").count(), 3, "{text}");
     assert!(text.ends_with("1\n"), "the given ones are: {text}");
     std::fs::remove_dir_all(volume).unwrap();
+    pod.stop().await.unwrap();
+}
+
+async fn a_device_of_the_machine_is_one_to_a_privileged_container_alone(place: &Place) {
+    let pod = place.pod("given").await;
+    for (privileged, read_only, opens) in
+        [(true, false, true), (true, true, true), (false, false, false), (false, true, false)]
+    {
+        let id = format!("c-{privileged}-{read_only}");
+        let mut config = place.container(&id, &["sh", "-c", "head -c 1 /given | wc -c"]);
+        config.privileged = privileged;
+        config.mounts = vec![Mount {
+            destination: "/given".into(),
+            what: MountKind::Bind { source: "/dev/zero".into(), read_only },
+        }];
+        let (_, text) = place.to_the_end(&pod, config).await;
+        assert_eq!(
+            (text.ends_with("1\n"), text.contains("Permission denied")),
+            (opens, !opens),
+            "{id}: {text}"
+        );
+    }
     pod.stop().await.unwrap();
 }
