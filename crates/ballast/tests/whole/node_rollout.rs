@@ -154,6 +154,9 @@ fn drained(cluster: &Cluster) {
         assert!(out.contains(&format!("pod/{pod}")), "{out}");
     }
     assert_eq!(here("ballast", ""), [""; 0]);
+    for status in ["NodeReady", "NodeNotSchedulable"] {
+        cluster.says("describe node ballast", &format!("Node ballast status is now: {status}"));
+    }
 }
 
 fn gone_there_and_back(user: User) {

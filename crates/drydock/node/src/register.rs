@@ -7,7 +7,7 @@ use drydock_sandbox::{Abilities, Ability};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeFeatures, NodeStatus, NodeSystemInfo,
+    Node, NodeAddress, NodeCondition, NodeFeatures, NodeStatus, NodeSystemInfo, ObjectReference,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference};
@@ -16,6 +16,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::Shared;
+use crate::events::Kind;
 use crate::machine::{Left, Machine};
 use crate::pods::status::time;
 
@@ -176,7 +177,30 @@ fn not_enforced(abilities: &Abilities) -> Vec<String> {
     .collect()
 }
 
-/// Whether the object has all of these conditions, by type and status.
+/// What a kubelet says of a condition that was not so before.
+fn news(condition: &NodeCondition, old: &[NodeCondition]) -> Option<&'static str> {
+    if old.iter().any(|old| old.type_ == condition.type_ && old.status == condition.status) {
+        return None;
+    }
+    match (condition.type_.as_str(), condition.status == "True") {
+        ("MemoryPressure", true) => Some("NodeHasInsufficientMemory"),
+        ("MemoryPressure", false) => Some("NodeHasSufficientMemory"),
+        ("DiskPressure", true) => Some("NodeHasDiskPressure"),
+        ("DiskPressure", false) => Some("NodeHasNoDiskPressure"),
+        ("PIDPressure", true) => Some("NodeHasInsufficientPID"),
+        ("PIDPressure", false) => Some("NodeHasSufficientPID"),
+        ("Ready", true) => Some("NodeReady"),
+        _ => None,
+    }
+}
+
+/// Whether the node is to take no more pods.
+fn is_cordoned(node: &Node) -> bool {
+    node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true))
+}
+
+/// Whether the object has all of these conditions, by type and status. It does not where it was removed, or where the
+/// node was given up since nothing was heard of it.
 fn says(node: &Node, conditions: &[(String, String)]) -> bool {
     let said = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     conditions.iter().all(|(kind, status)| said.iter().any(|one| one.type_ == *kind && one.status == *status))
@@ -211,11 +235,30 @@ impl Shared {
         let status = status(&facts, &old, (self.clock)());
         let patch = json!({"status": status});
         nodes.patch_status(&self.name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        let now = status.conditions.iter().flatten();
+        now.filter_map(|condition| news(condition, &old)).for_each(|news| self.tell_status(news));
         Ok(found.metadata.uid.unwrap_or_default())
+    }
+
+    /// Says in an event of the node what its status is now.
+    fn tell_status(&self, status: &'static str) {
+        self.tell(status, format!("Node {} status is now: {status}", self.name));
+    }
+
+    fn tell(&self, reason: &'static str, message: String) {
+        let about = ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(self.name.clone()),
+            // A kubelet calls its node so in events, and `kubectl describe` looks for that.
+            uid: Some(self.name.clone()),
+            ..ObjectReference::default()
+        };
+        self.recorder.about(about, "kubelet", Kind::Normal, reason, message);
     }
 
     /// Renews the lease every ten seconds, and reports when something changed or some minutes have passed.
     pub(crate) async fn live(&self) {
+        self.tell("Starting", "Starting kubelet.".to_owned());
         let mut pause = Duration::from_millis(200);
         let mut uid = loop {
             match self.register().await {
@@ -230,6 +273,7 @@ impl Shared {
         self.registered.send_replace(true);
         let mut reported = (self.clock)();
         let mut shown = self.pressures();
+        let mut taking = true;
         loop {
             if let Err(error) = self.renew(&uid).await {
                 tracing::debug!(%error, "the lease was not renewed");
@@ -237,7 +281,14 @@ impl Shared {
             tokio::time::sleep(RENEWED).await;
             let now = (self.clock)();
             let pressures = self.pressures();
-            let told = pressures == shown && self.is_said(&pressures).await;
+            let found = self.look().await;
+            if let Some(node) = &found
+                && taking == is_cordoned(node)
+            {
+                taking = !taking;
+                self.tell_status(if taking { "NodeSchedulable" } else { "NodeNotSchedulable" });
+            }
+            let told = pressures == shown && found.is_none_or(|node| says(&node, &pressures));
             if !told || now.duration_since(reported) >= REPORTED {
                 match self.register().await {
                     Ok(registered) => {
@@ -256,15 +307,11 @@ impl Shared {
         list.into_iter().map(|condition| (condition.type_, condition.status)).collect()
     }
 
-    /// Whether the object says how the node is. It does not where someone removed it, as a memory cluster that starts
-    /// anew does, or gave the node up since nothing was heard of it.
-    async fn is_said(&self, conditions: &[(String, String)]) -> bool {
+    /// The object as it is: empty where someone removed it, as a memory cluster that starts anew does. None where nobody can
+    /// tell, and nobody would take a report.
+    async fn look(&self) -> Option<Node> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        match nodes.get_opt(&self.name).await {
-            Ok(node) => node.is_some_and(|node| says(&node, conditions)),
-            // Nobody can tell, and nobody would take a report.
-            Err(_) => true,
-        }
+        Some(nodes.get_opt(&self.name).await.ok()?.unwrap_or_default())
     }
 
     async fn renew(&self, uid: &str) -> Result<(), kube::Error> {
@@ -352,6 +399,20 @@ mod tests {
         pressed[2] = "PIDPressure=True KubeletHasInsufficientPID: kubelet has insufficient PID available";
         let little = Left { memory: 1, disk: 1, disk_of: 100, processes: 999, processes_of: 1000 };
         check(Ability::Yes, little, pressed);
+    }
+
+    #[test]
+    fn what_was_so_before_is_no_news() {
+        let condition = |kind: &str, status: &str| NodeCondition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            ..NodeCondition::default()
+        };
+        let under = condition("DiskPressure", "True");
+        assert_eq!(news(&under, &[]), Some("NodeHasDiskPressure"));
+        assert_eq!(news(&under, &[condition("DiskPressure", "False")]), Some("NodeHasDiskPressure"));
+        assert_eq!(news(&under, &[under.clone()]), None);
+        assert_eq!(news(&condition(LIMITS, "True"), &[]), None, "no kubelet knows it");
     }
 
     #[test]
