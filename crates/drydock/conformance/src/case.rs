@@ -17,12 +17,16 @@
 //!
 //! `{ns}` is the case's own namespace and `{id}` a word of its own, for names that are not in a
 //! namespace. `until POINTER = VALUE` repeats the request until the answer has it; `show` compares
-//! only these [pointers](crate::look). Both may be left out. A body is YAML or, where a header says so, anything.
+//! only these [pointers](crate::look), and with the word `Warning` among them the texts of the headers of that name, in
+//! their order. Both may be left out. A body is YAML or, where a header says so, anything.
 //!
 //! Three methods are no HTTP. `EXEC POD-PATH[?container=NAME]` runs the command that the body lists, with what a
 //! header `Stdin` says as its input; `ATTACH POD-PATH[?container=NAME]` joins what the container itself runs, with
 //! such a header as its input; `FORWARD POD-PATH:PORT` sends the body as a line to a port and reads until the other
 //! side closes. A case whose first line ends in `needs a node.` is played only where pods run.
+
+/// What `show` has beside pointers: the texts of the headers of this name.
+const WARNING: &str = "Warning";
 
 /// A request and the answer it must get.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +41,7 @@ pub struct Step {
     pub headers: Vec<(String, String)>,
     /// Repeat until the answer has this value (as JSON text) at this pointer.
     pub until: Vec<(String, String)>,
-    /// Compare only these pointers; the whole answer when empty.
+    /// Compare only these pointers, and the warnings where one is `Warning`; the whole answer when empty.
     pub show: Vec<String>,
     /// The request's body, as written.
     pub body: String,
@@ -101,6 +105,20 @@ impl Case {
 }
 
 impl Step {
+    /// Whether the texts of the warnings are compared.
+    #[must_use]
+    pub fn shows_warnings(&self) -> bool {
+        self.show.iter().any(|word| word == WARNING)
+    }
+
+    /// The pointers that are compared; nothing where the body is not looked at, and none where all of it is.
+    #[must_use]
+    pub fn pointers(&self) -> Option<Vec<&str>> {
+        let pointers: Vec<&str> =
+            self.show.iter().map(String::as_str).filter(|word| *word != WARNING).collect();
+        (!pointers.is_empty() || self.show.is_empty()).then_some(pointers)
+    }
+
     fn parse(text: &str) -> Result<Self, ParseError> {
         let (request, expected) = text.split_once("\n>>> ").unwrap_or((text, ""));
         let (head, body) = request.split_once("\n\n").unwrap_or((request, ""));
@@ -128,6 +146,9 @@ impl Step {
                 step.until.push((pointer.trim().to_owned(), value.trim().to_owned()));
             } else if let Some(rest) = line.strip_prefix("show ") {
                 step.show.extend(rest.split_whitespace().map(str::to_owned));
+                if let Some(word) = step.show.iter().find(|word| *word != WARNING && !word.starts_with('/')) {
+                    return Err(fail(format!("{word:?} is neither a pointer nor {WARNING}")));
+                }
             } else if let Some((header, value)) = line.split_once(": ") {
                 step.headers.push((header.to_owned(), value.to_owned()));
             } else if !line.trim().is_empty() {
@@ -189,6 +210,27 @@ y: 2
         assert_eq!(case.steps[0].until, [("/a/b".to_owned(), "1".to_owned())]);
         assert_eq!(case.steps[0].expected, "201\nx: 1");
         assert_eq!(case.render(), TEXT);
+    }
+
+    #[test]
+    fn warnings_are_shown_beside_pointers_or_alone() {
+        let check = |show: &str, warnings: bool, pointers: Option<&[&str]>| {
+            let text = format!("### s\nGET /api\n{show}\n>>> 200\n");
+            let case = Case::parse(&text).unwrap();
+            let step = &case.steps[0];
+            assert_eq!((step.shows_warnings(), step.pointers().as_deref()), (warnings, pointers), "{show}");
+            assert_eq!(case.render(), text);
+        };
+        check("", false, Some(&[]));
+        check("show /a\n", false, Some(&["/a"]));
+        check("show Warning\n", true, None);
+        check("show Warning /a\n", true, Some(&["/a"]));
+    }
+
+    #[test]
+    fn what_is_shown_is_a_pointer_or_the_warnings() {
+        let error = Case::parse("### s\nGET /api\nshow warning\n").unwrap_err().to_string();
+        assert_eq!(error, "step \"s\": \"warning\" is neither a pointer nor Warning");
     }
 
     #[test]

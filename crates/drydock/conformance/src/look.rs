@@ -16,7 +16,7 @@ pub fn has(value: &Value, pointer: &str, wanted: &Value) -> bool {
 
 /// The parts of the answers that the pointers mean, as text; everything where there are none.
 #[must_use]
-pub fn show(values: &[Value], pointers: &[String]) -> String {
+pub fn show(values: &[Value], pointers: &[&str]) -> String {
     let pick = |value: &Value| -> String {
         if pointers.is_empty() {
             return yaml(value);
@@ -24,6 +24,18 @@ pub fn show(values: &[Value], pointers: &[String]) -> String {
         pointers.iter().map(|pointer| line(value, pointer)).collect()
     };
     values.iter().map(pick).collect::<Vec<_>>().join("---\n")
+}
+
+/// The texts of warnings, a line for each, or that there are none.
+#[must_use]
+pub fn warnings(texts: &Value) -> String {
+    match texts.as_array().map(Vec::as_slice).unwrap_or_default() {
+        [] => "Warning: absent\n".to_owned(),
+        texts => {
+            let lines: String = texts.iter().map(|text| format!("- {}\n", self::text(Some(text)))).collect();
+            format!("Warning:\n{lines}")
+        }
+    }
 }
 
 fn line(value: &Value, pointer: &str) -> String {
@@ -87,7 +99,7 @@ mod tests {
             {"reason": "Started", "count": 2},
             {"reason": "Pulled", "count": 3},
         ]});
-        assert_eq!(show(&[value], &[pointer.to_owned()]), expected);
+        assert_eq!(show(&[value], &[pointer]), expected);
     }
 
     #[test]

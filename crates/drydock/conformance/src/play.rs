@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::{Body, Client};
 use serde_json::Value;
@@ -173,13 +173,15 @@ impl<'a> Run<'a> {
         let mut headers = step.headers.clone();
         headers.iter_mut().for_each(|(_, value)| *value = self.fill(value));
         loop {
+            let mut warnings = Vec::new();
             let (code, text) = match step.method.as_str() {
                 "EXEC" => self.exec(&step.name, &path, &headers, &body).await?,
                 "ATTACH" => self.attach(&step.name, &path, &headers).await?,
                 "FORWARD" => self.forward(&step.name, &path, &body).await?,
                 method => {
-                    let (code, text) = self.send(&step.name, method, &path, &headers, body.clone()).await?;
-                    (code.as_u16().to_string(), text)
+                    let answer = self.ask(&step.name, method, &path, &headers, body.clone()).await?;
+                    warnings = warnings_of(answer.headers());
+                    (answer.status().as_u16().to_string(), answer.into_body())
                 }
             };
             let mut values = parse(&text);
@@ -194,7 +196,16 @@ impl<'a> Run<'a> {
             }
             self.remembered.push(values.first().cloned().unwrap_or_default());
             values.iter_mut().for_each(|value| self.normaliser.apply(value));
-            let shown = self.normaliser.count_shown(&look::show(&values, &step.show));
+            let mut shown = String::new();
+            if step.shows_warnings() {
+                let mut warnings = Value::from(warnings);
+                self.normaliser.apply(&mut warnings);
+                shown.push_str(&look::warnings(&warnings));
+            }
+            if let Some(pointers) = step.pointers() {
+                shown.push_str(&look::show(&values, &pointers));
+            }
+            let shown = self.normaliser.count_shown(&shown);
             let answer = format!("{code}\n{shown}").trim_end().to_owned();
             if !reached {
                 return Err(PlayError::Patience { step: step.name.clone(), last: answer });
@@ -229,6 +240,18 @@ impl<'a> Run<'a> {
         headers: &[(String, String)],
         body: String,
     ) -> Result<(StatusCode, String), PlayError> {
+        let answer = self.ask(step, method, path, headers, body).await?;
+        Ok((answer.status(), answer.into_body()))
+    }
+
+    async fn ask(
+        &self,
+        step: &str,
+        method: &str,
+        path: &str,
+        headers: &[(String, String)],
+        body: String,
+    ) -> Result<Response<String>, PlayError> {
         let fail = |source: Box<dyn std::error::Error + Send + Sync>| PlayError::Request {
             step: step.to_owned(),
             source,
@@ -246,10 +269,33 @@ impl<'a> Run<'a> {
         }
         let request = request.body(Body::from(body.into_bytes())).map_err(|error| fail(Box::new(error)))?;
         let answer = self.client.send(request).await.map_err(|error| fail(Box::new(error)))?;
-        let code = answer.status();
-        let bytes = answer.into_body().collect().await.map_err(|error| fail(Box::new(error)))?.to_bytes();
-        Ok((code, String::from_utf8_lossy(&bytes).into_owned()))
+        let (parts, body) = answer.into_parts();
+        let bytes = body.collect().await.map_err(|error| fail(Box::new(error)))?.to_bytes();
+        Ok(Response::from_parts(parts, String::from_utf8_lossy(&bytes).into_owned()))
     }
+}
+
+/// What an answer warns of: the texts of `299 - "…"`, and anything else as it is.
+fn warnings_of(headers: &HeaderMap) -> Vec<String> {
+    let texts =
+        headers.get_all(header::WARNING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+    texts
+        .map(|value| {
+            let quoted = value.strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"'));
+            quoted.map_or_else(|| value.to_string(), unescaped)
+        })
+        .collect()
+}
+
+/// The text of a quoted string of a header, in which a backslash stands before what is meant as it is.
+fn unescaped(quoted: &str) -> String {
+    let mut text = String::with_capacity(quoted.len());
+    let mut characters = quoted.chars();
+    while let Some(character) = characters.next() {
+        let meant = if character == '\\' { characters.next() } else { Some(character) };
+        text.extend(meant);
+    }
+    text
 }
 
 /// One JSON value, a stream of them (a watch), or plain text.
@@ -265,5 +311,21 @@ pub(crate) fn yaml(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => serde_saphyr::to_string(other).unwrap_or_else(|error| format!("{other} ({error})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_warning_is_the_text_of_its_header() {
+        let mut headers = HeaderMap::new();
+        for value in [r#"299 - "a \"b\" \\c""#, "299 example.com \"d\""] {
+            headers.append(header::WARNING, HeaderValue::from_static(value));
+        }
+        assert_eq!(warnings_of(&headers), [r#"a "b" \c"#, "299 example.com \"d\""]);
     }
 }
