@@ -14,6 +14,10 @@ pub(super) fn pod(pod: &mut Value) {
         }
     }
     json::default(spec, "enableServiceLinks", true);
+    // A template keeps what it says; no pod can be waited for that long.
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        json::set(spec, "terminationGracePeriodSeconds", 1);
+    }
     if spec["hostNetwork"].as_bool() == Some(true) {
         for field in ["containers", "initContainers"] {
             json::list_mut(spec, field).iter_mut().for_each(host_ports);
