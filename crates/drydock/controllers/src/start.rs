@@ -25,11 +25,14 @@ use crate::{
 /// Workers of the controllers that have little to do.
 const FEW: usize = 4;
 
-/// Has a queue worked by a controller.
+/// Has a queue worked by a controller, once these informers have listed, and the other thing is ready that it needs.
 macro_rules! work {
-    ($house:ident, $name:literal, $workers:expr, $queue:ident, $controller:ident, [$($informer:ident),*]) => {{
+    (
+        $house:ident, $name:literal, $workers:expr, $queue:ident, $controller:ident, [$($informer:ident),*]
+        $(, $other:expr)?
+    ) => {{
         let controller = Arc::new($controller);
-        let ready = vec![$($informer.cache.ready()),*];
+        let ready = vec![$($informer.cache.ready(),)* $($other)?];
         $house.work($name, $workers, $queue, ready, move |key| {
             let controller = controller.clone();
             async move { controller.reconcile(&key).await }
@@ -168,7 +171,8 @@ pub fn run(
     let told = voice("controllermanager", &own);
     let (all, now) = ((&mut budgets, &mut pods, &mut sets, &mut deployments), clock.clone());
     let controller = disruption::Controller::new(own, told, now, all, inventory.clone(), &queue);
-    work!(house, "disruption", FEW, queue, controller, [budgets, pods, sets, deployments]);
+    let kinds = inventory.ready();
+    work!(house, "disruption", FEW, queue, controller, [budgets, pods, sets, deployments], kinds);
 
     let queue = Arc::default();
     let own = rest("service-account-controller");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::objects::meta::OwnerReference;
 use crate::objects::pod::Pod;
 use crate::objects::workload::{Budget, BudgetCondition, BudgetStatus, IntOrPercent};
 use crate::replica_set::whole_seconds;
@@ -19,8 +20,8 @@ pub struct View<'a> {
     pub budget: &'a Budget,
     /// The pods it selects.
     pub pods: &'a [Arc<Pod>],
-    /// The size of what controls them, by the uid of the pod's controller. Only asked for shares.
-    pub scales: &'a HashMap<Box<str>, Scale>,
+    /// The size of what controls them. Only asked for shares.
+    pub scales: &'a Known,
     /// The time.
     pub now: Timestamp,
 }
@@ -32,6 +33,40 @@ pub struct Scale {
     pub uid: Box<str>,
     /// How many pods it wants.
     pub replicas: i32,
+}
+
+/// What is known of the size of what controls pods, by the uid of the pod's controller.
+pub type Known = HashMap<Box<str>, Result<Scale, Unscaled>>;
+
+/// Why it is not known how many pods the controller of a pod wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unscaled {
+    /// It is not there, or another one has its name.
+    Gone,
+    /// Nothing is served of its kind.
+    Unserved {
+        /// The kind.
+        kind: Box<str>,
+        /// Its group and version.
+        api_version: Box<str>,
+    },
+}
+
+impl Unscaled {
+    /// Nothing is served of the kind of this owner.
+    pub fn unserved(owner: &OwnerReference) -> Self {
+        Self::Unserved { kind: owner.kind.clone(), api_version: owner.api_version.clone() }
+    }
+
+    /// Why, about this pod, in Kubernetes' words.
+    fn told(&self, pod: &Pod) -> String {
+        match self {
+            Self::Gone => format!("found no controllers for pod \"{}\"", pod.metadata.name),
+            Self::Unserved { kind, api_version } => {
+                format!("no matches for kind \"{kind}\" in version \"{api_version}\"")
+            }
+        }
+    }
 }
 
 /// Whether the number of pods there should be is asked of what controls them.
@@ -119,9 +154,8 @@ fn expected_scale(view: &View<'_>) -> Result<i32, String> {
     let mut sizes = BTreeMap::new();
     for pod in view.pods {
         let Some(owner) = pod.metadata.controller() else { continue };
-        let Some(scale) = view.scales.get(&owner.uid) else {
-            return Err(format!("found no controllers for pod \"{}\"", pod.metadata.name));
-        };
+        let scale = view.scales.get(&owner.uid).map_or(Err(&Unscaled::Gone), Result::as_ref);
+        let scale = scale.map_err(|why| why.told(pod))?;
         sizes.insert(scale.uid.clone(), scale.replicas);
     }
     Ok(sizes.values().sum())
@@ -145,7 +179,6 @@ fn disrupted(view: &View<'_>) -> (BTreeMap<Box<str>, Timestamp>, Option<Timestam
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::meta::OwnerReference;
     use crate::objects::pod::Ready;
 
     const NOW: &str = "2026-01-01T01:00:00Z";
@@ -173,11 +206,15 @@ mod tests {
     fn check(spec: &str, status: &str, given: &str, expected: &str) {
         let text = format!(r#"{{"metadata":{{"name":"b","generation":1}},"spec":{spec},"status":{status}}}"#);
         let budget: Budget = serde_json::from_str(&text).unwrap();
-        let scale = |uid: &str, replicas| Scale { uid: uid.into(), replicas };
+        let scale = |uid: &str, replicas| Ok(Scale { uid: uid.into(), replicas });
+        let thing =
+            OwnerReference { kind: "Thing".into(), api_version: "x.io/v1".into(), ..Default::default() };
         let scales = HashMap::from([
             ("rs1".into(), scale("d", 4)),
             ("rs2".into(), scale("d", 4)),
             ("other".into(), scale("other", 2)),
+            ("gone".into(), Err(Unscaled::Gone)),
+            ("thing".into(), Err(Unscaled::unserved(&thing))),
         ]);
         let pods = pods(given);
         let now = NOW.parse().unwrap();
@@ -244,12 +281,10 @@ mod tests {
 
     #[test]
     fn a_pod_whose_controller_has_no_size_stops_the_decision() {
-        check(
-            r#"{"maxUnavailable":1}"#,
-            "{}",
-            "ready:rs1 ready:gone",
-            r#"found no controllers for pod "p1""#,
-        );
+        let told = |pods: &str, expected: &str| check(r#"{"maxUnavailable":1}"#, "{}", pods, expected);
+        told("ready:rs1 ready:gone ready:thing", r#"found no controllers for pod "p1""#);
+        told("ready:rs1 ready:never-asked", r#"found no controllers for pod "p1""#);
+        told("ready:rs1 ready:thing", r#"no matches for kind "Thing" in version "x.io/v1""#);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! PodDisruptionBudgets: how many pods may be taken away now.
 //!
-//! [`decide`](decide::decide) decides; this file gathers what it needs, says what it decided and tells.
+//! [`decide`](decide::decide) decides, by the sizes that [`Scales`] finds; this file gathers what it needs, says what
+//! it decided and tells.
 
 mod decide;
+mod scales;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::Clock;
@@ -15,11 +16,12 @@ use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, Rest};
-use crate::objects::meta::{OwnerReference, Pairs};
+use crate::objects::meta::Pairs;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::workload::{Budget, Deployment, ReplicaSet};
-use decide::{Scale, View, decide, fail_safe, needs_scales};
+use decide::{Known, View, decide, fail_safe, needs_scales};
+use scales::Scales;
 
 /// What the controller listens to.
 type Informers<'a> = (
@@ -36,9 +38,7 @@ pub struct Controller {
     clock: Clock,
     budgets: Arc<Cache<Budget>>,
     pods: Arc<Cache<Pod>>,
-    sets: Arc<Cache<ReplicaSet>>,
-    deployments: Arc<Cache<Deployment>>,
-    inventory: Arc<Inventory>,
+    scales: Scales,
     awaited: Awaited<Key>,
 }
 
@@ -83,15 +83,19 @@ impl Controller {
                 concerned.iter().for_each(|budget| keys.add(budget.metadata.key()));
             }
         });
+        // What controls a pod may be of a kind that has just come.
+        let (keys, known) = (queue.clone(), budgets.cache.clone());
+        inventory.on_change(move || {
+            known.all(needs_scales).iter().for_each(|budget| keys.add(budget.metadata.key()));
+        });
+        let scales = Scales::new(rest.clone(), sets.cache.clone(), deployments.cache.clone(), inventory);
         Self {
             rest,
             recorder,
             clock,
             budgets: budgets.cache.clone(),
             pods: pods.cache.clone(),
-            sets: sets.cache.clone(),
-            deployments: deployments.cache.clone(),
-            inventory,
+            scales,
             awaited: Awaited::default(),
         }
     }
@@ -111,7 +115,7 @@ impl Controller {
         if pods.is_empty() {
             self.recorder.record(&*budget, Severity::Normal, "NoPods", "No matching pods found".into());
         }
-        let scales = if needs_scales(&budget) { self.scales(&pods).await? } else { HashMap::new() };
+        let scales = if needs_scales(&budget) { self.scales.of(&pods).await? } else { Known::new() };
         if needs_scales(&budget) && pods.iter().any(|pod| pod.metadata.controller().is_none()) {
             self.recorder.record(&*budget, Severity::Warning, "UnmanagedPods", unmanaged(&budget));
         }
@@ -130,72 +134,6 @@ impl Controller {
             self.awaited.note(key, &budgets, written.version());
         }
         Ok(recheck.map_or(Next::OnChange, Next::After))
-    }
-
-    /// The size of what controls each pod: Deployments and ReplicaSets as they are known, anything else by
-    /// its scale.
-    async fn scales(&self, pods: &[Arc<Pod>]) -> Result<HashMap<Box<str>, Scale>, Error> {
-        let mut scales: HashMap<Box<str>, Scale> = HashMap::new();
-        for pod in pods {
-            let Some(owner) = pod.metadata.controller() else { continue };
-            if scales.contains_key(&owner.uid) {
-                continue;
-            }
-            let namespace = &pod.metadata.namespace;
-            let scale = match (owner.group(), &*owner.kind) {
-                ("apps", "ReplicaSet") => self.scale_of_set(namespace, owner),
-                _ => self.scale_of_any(namespace, owner).await?,
-            };
-            if let Some(scale) = scale {
-                scales.insert(owner.uid.clone(), scale);
-            }
-        }
-        Ok(scales)
-    }
-
-    fn scale_of_set(&self, namespace: &Arc<str>, owner: &OwnerReference) -> Option<Scale> {
-        let set = self.sets.get(&Key::new(namespace.clone(), &*owner.name))?;
-        if set.metadata.uid != owner.uid {
-            return None;
-        }
-        let deployment = set.metadata.controller().and_then(|above| {
-            let found = self.deployments.get(&Key::new(namespace.clone(), &*above.name))?;
-            (found.metadata.uid == above.uid).then_some(found)
-        });
-        Some(match deployment {
-            Some(found) => Scale { uid: found.metadata.uid.clone(), replicas: found.spec.replicas },
-            None => Scale { uid: set.metadata.uid.clone(), replicas: set.spec.replicas },
-        })
-    }
-
-    async fn scale_of_any(
-        &self,
-        namespace: &Arc<str>,
-        owner: &OwnerReference,
-    ) -> Result<Option<Scale>, Error> {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Answer {
-            metadata: crate::objects::meta::Meta,
-            spec: Spec,
-        }
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Spec {
-            replicas: i32,
-        }
-        let Some(resource) = self.inventory.find(owner.group(), owner.version(), &owner.kind) else {
-            return Ok(None);
-        };
-        let key = Key::new(namespace.clone(), &*owner.name);
-        match self.rest.get::<Answer>(&resource, &key, Some("scale")).await {
-            Ok(answer) if answer.metadata.uid == owner.uid => {
-                Ok(Some(Scale { uid: owner.uid.clone(), replicas: answer.spec.replicas }))
-            }
-            Ok(_) => Ok(None),
-            Err(error) if error.not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 }
 

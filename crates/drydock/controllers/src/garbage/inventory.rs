@@ -49,6 +49,10 @@ impl Offered {
 #[derive(Default)]
 pub struct Inventory {
     kinds: RwLock<Arc<[Offered]>>,
+    /// Whether the list was ever read.
+    read: watch::Sender<bool>,
+    /// Held while it is read: of two readings at a time the older could come last.
+    reading: tokio::sync::Mutex<()>,
     outdated: Notify,
     listeners: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
 }
@@ -60,6 +64,11 @@ impl Inventory {
     /// All kinds, as last read.
     pub fn kinds(&self) -> Arc<[Offered]> {
         self.kinds.read().clone()
+    }
+
+    /// Becomes true when the list has been read for the first time: before, it has no kind at all.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.read.subscribe()
     }
 
     /// The kind an owner reference names, if it is served in that version.
@@ -92,11 +101,13 @@ impl Inventory {
 
     /// Reads the list anew.
     pub async fn refresh(&self, client: &Client) -> Result<Arc<[Offered]>, Error> {
+        let _alone = self.reading.lock().await;
         let kinds: Arc<[Offered]> = discover(client).await?.into();
         let before = std::mem::replace(&mut *self.kinds.write(), kinds.clone());
         if before != kinds {
             self.listeners.read().iter().for_each(|listener| listener());
         }
+        self.read.send_replace(true);
         Ok(kinds)
     }
 

@@ -1,6 +1,7 @@
 //! The built-in controllers on a cluster in memory, with a kubelet that does nothing but say that pods run.
 
 mod daemons;
+mod disruption;
 mod garbage;
 mod jobs;
 mod namespaces;

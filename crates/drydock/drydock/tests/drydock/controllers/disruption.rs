@@ -1,0 +1,175 @@
+//! Budgets: what they allow, by what controls the pods, and what is told of it.
+
+use drydock::{Drydock, Fault, Verb};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, PostParams};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::controllers::support::{Cluster, eventually, object};
+
+/// Which may take one pod of an application at a time.
+async fn keep(cluster: &Cluster, name: &str, app: &str) {
+    let budget = json!({
+        "metadata": { "name": name },
+        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": app } } },
+    });
+    let budgets: Api<PodDisruptionBudget> = cluster.in_default();
+    budgets.create(&PostParams::default(), &object(budget)).await.unwrap();
+}
+
+/// A pod that this controls, as soon as the namespace has an account for it.
+async fn pod_of(cluster: &Cluster, name: &str, app: &str, owner: Value) {
+    let pod = json!({
+        "metadata": { "name": name, "labels": { "app": app }, "ownerReferences": [owner] },
+        "spec": { "containers": [{ "name": "c", "image": "i:1" }] },
+    });
+    let (pods, pod): (Api<Pod>, Pod) = (cluster.in_default(), object(pod));
+    eventually("a pod", || async { pods.create(&PostParams::default(), &pod).await.ok() }).await;
+}
+
+/// Waits until the status of a budget is so.
+async fn allows(
+    cluster: &Cluster,
+    name: &str,
+    what: &str,
+    so: impl Fn(&PodDisruptionBudgetStatus) -> bool,
+) -> PodDisruptionBudgetStatus {
+    let budgets: Api<PodDisruptionBudget> = cluster.in_default();
+    eventually(what, || async {
+        let status = budgets.get(name).await.ok()?.status?;
+        so(&status).then_some(status)
+    })
+    .await
+}
+
+/// What is said of why evictions are allowed or not.
+fn said(status: &PodDisruptionBudgetStatus) -> String {
+    let all = status.conditions.iter().flatten();
+    all.map(|one| format!("{} {}", one.reason, one.message)).collect::<Vec<_>>().join(", ")
+}
+
+/// What was told with this reason.
+async fn told(cluster: &Cluster, reason: &str) -> Vec<Event> {
+    let selector = ListParams::default().fields(&format!("reason={reason}"));
+    cluster.in_default::<Event>().list(&selector).await.unwrap().items
+}
+
+const MISCALCULATED: &str = "CalculateExpectedPodCountFailed";
+
+/// Things that have a size, and one of them.
+async fn define_things(cluster: &Cluster) {
+    let whole = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let definition = json!({
+        "metadata": { "name": "things.x.io" },
+        "spec": {
+            "group": "x.io", "scope": "Namespaced",
+            "names": { "plural": "things", "singular": "thing", "kind": "Thing" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": whole },
+                "subresources": {
+                    "scale": { "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas" },
+                },
+            }],
+        },
+    });
+    let definitions: Api<CustomResourceDefinition> = cluster.all();
+    definitions.create(&PostParams::default(), &object(definition)).await.unwrap();
+}
+
+/// Makes one thing of this size, as soon as that can be done, and gives who controls its pods.
+async fn thing(cluster: &Cluster, replicas: i32) -> Value {
+    let resource = ApiResource {
+        group: "x.io".into(),
+        version: "v1".into(),
+        api_version: "x.io/v1".into(),
+        kind: "Thing".into(),
+        plural: "things".into(),
+    };
+    let things: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), "default", &resource);
+    let thing = DynamicObject::new("t", &resource).data(json!({ "spec": { "replicas": replicas } }));
+    let made =
+        eventually("a thing", || async { things.create(&PostParams::default(), &thing).await.ok() }).await;
+    json!({ "apiVersion": "x.io/v1", "kind": "Thing", "name": "t", "uid": made.uid(), "controller": true })
+}
+
+/// Has the kinds of the cluster not be read by the one who follows them.
+fn unread() -> Fault {
+    Fault::internal_error().verb(Verb::Get).user("system:kube-controller-manager").always()
+}
+
+#[tokio::test]
+async fn nothing_is_decided_at_a_start_before_the_kinds_are_known() {
+    let before = Cluster::of(Drydock::builder().controllers(false)).await;
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" },
+        "spec": {
+            "replicas": 2, "serviceName": "db",
+            "selector": { "matchLabels": { "app": "db" } },
+            "template": {
+                "metadata": { "labels": { "app": "db" } },
+                "spec": { "containers": [{ "name": "c", "image": "i:1" }] },
+            },
+        },
+    });
+    let accounts: Api<ServiceAccount> = before.in_default();
+    let account = json!({ "metadata": { "name": "default" } });
+    accounts.create(&PostParams::default(), &object(account)).await.unwrap();
+    let sets: Api<StatefulSet> = before.in_default();
+    let set = sets.create(&PostParams::default(), &object(set)).await.unwrap();
+    let owner = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": set.uid(), "controller": true });
+    pod_of(&before, "db-0", "db", owner).await;
+    keep(&before, "db", "db").await;
+
+    let snapshot = before.drydock.snapshot(before.drydock.revision()).unwrap();
+    let cluster = Cluster::of(Drydock::builder().from_snapshot(snapshot)).await;
+    let unread = cluster.drydock.faults().order(unread());
+    eventually("asked again and again", || async { (unread.count() > 3).then_some(()) }).await;
+    unread.lift();
+    let status = allows(&cluster, "db", "two expected", |status| status.expected_pods == 2).await;
+    assert_eq!(said(&status), "InsufficientPods ");
+    assert!(told(&cluster, MISCALCULATED).await.is_empty());
+    let asked = cluster.drydock.requests().entries();
+    let own = asked
+        .iter()
+        .filter(|one| one.user.ends_with(":disruption-controller") && one.path.starts_with("/api"));
+    let kinds: Vec<&str> =
+        own.map(|one| &*one.path).filter(|path| matches!(*path, "/api" | "/apis")).collect();
+    assert!(kinds.is_empty(), "{kinds:?}");
+}
+
+#[tokio::test]
+async fn a_kind_that_has_just_come_is_looked_for() {
+    let cluster = Cluster::start().await;
+    eventually("the kinds are known", || async {
+        let asked = cluster.drydock.requests().entries();
+        asked.iter().any(|one| one.path == "/apis" && one.status == 200).then_some(())
+    })
+    .await;
+    let unread = cluster.drydock.faults().order(unread());
+    define_things(&cluster).await;
+    let owner = thing(&cluster, 3).await;
+    unread.happened().await;
+    pod_of(&cluster, "t-0", "t", owner).await;
+    keep(&cluster, "t", "t").await;
+    allows(&cluster, "t", "three expected", |status| status.expected_pods == 3).await;
+    assert!(told(&cluster, MISCALCULATED).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_there_is_said_until_it_comes() {
+    let cluster = Cluster::start().await;
+    let owner =
+        json!({ "apiVersion": "x.io/v1", "kind": "Thing", "name": "t", "uid": "none", "controller": true });
+    pod_of(&cluster, "t-0", "t", owner).await;
+    keep(&cluster, "t", "t").await;
+    let status = allows(&cluster, "t", "it is said", |status| !said(status).is_empty()).await;
+    assert_eq!(said(&status), r#"SyncFailed no matches for kind "Thing" in version "x.io/v1""#);
+    define_things(&cluster).await;
+    let found = r#"SyncFailed found no controllers for pod "t-0""#;
+    allows(&cluster, "t", "it is looked for", |status| said(status) == found).await;
+}
