@@ -69,6 +69,7 @@ cases! {
     stateful_sets => "stateful.txt",
     storage => "storage.txt",
     volumes => "volumes.txt",
+    warnings => "warnings.txt",
     update => "update.txt",
 }
 

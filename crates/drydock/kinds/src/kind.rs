@@ -290,13 +290,14 @@ impl Kind {
         errors
     }
 
-    /// What is not wrong with a new or changed object, and yet worth saying.
+    /// What is not wrong with a new or changed object, and yet worth saying: of one of a built-in kind, by
+    /// [what it changes](Row::warnings).
     #[must_use]
     pub fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        if !self.is_custom() {
-            return Vec::new();
+        match &self.source {
+            Source::Builtin(row) => row.warnings(new, old),
+            Source::Custom(_) => meta::finalizer_warnings(&new["metadata"], old.map(|old| &old["metadata"])),
         }
-        meta::finalizer_warnings(&new["metadata"], old.map(|old| &old["metadata"]))
     }
 
     /// The fields that field selectors may name, with their values, in the names of the stored form.

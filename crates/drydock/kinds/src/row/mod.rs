@@ -55,6 +55,37 @@ pub(crate) struct Row {
     pub deprecation: Option<&'static str>,
 }
 
+/// What a change of an object with a status is.
+enum Changed {
+    /// More than its status.
+    Object,
+    /// Its status alone.
+    Status,
+    /// Nothing that anybody said.
+    Nothing,
+}
+
+impl Changed {
+    fn between(new: &Value, old: &Value) -> Self {
+        /// What the server itself writes beside what is said.
+        const BOOKS: &[&str] = &["managedFields", "resourceVersion"];
+        if differ(new, old, &["metadata", "status"]) || differ(&new["metadata"], &old["metadata"], BOOKS) {
+            Self::Object
+        } else if json::same(&new["status"], &old["status"]) {
+            Self::Nothing
+        } else {
+            Self::Status
+        }
+    }
+}
+
+/// Whether two objects differ in fields other than `aside`.
+fn differ(new: &Value, old: &Value, aside: &[&str]) -> bool {
+    let fields = [new, old].into_iter().filter_map(Value::as_object).flat_map(|object| object.keys());
+    let mut looked_at = fields.map(String::as_str).filter(|name| !aside.contains(name));
+    looked_at.any(|name| !json::same(&new[name], &old[name]))
+}
+
 /// The built-in kinds, ready to be served.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     table::ROWS.iter().map(Row::to_kind)
@@ -104,6 +135,17 @@ impl Row {
         }
     }
 
+    /// What is worth saying about an object. Which path a change came by is told by what it is: only the one to
+    /// the status changes that alone, and who changes nothing at all is told nothing.
+    pub(crate) fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let changed = old.filter(|_| self.status).map(|old| Changed::between(new, old));
+        match changed {
+            None | Some(Changed::Object) => (self.rules.warnings)(new, old),
+            Some(Changed::Status) => (self.rules.status_warnings)(new),
+            Some(Changed::Nothing) => Vec::new(),
+        }
+    }
+
     /// The value of a selectable field.
     pub(crate) fn field(&self, field: &str, object: &Value) -> String {
         match (self.kind, field) {
@@ -145,7 +187,60 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[track_caller]
+    fn check(kind: &str, new: Value, old: Option<Value>, expected: &[&str]) {
+        let row = table::ROWS.iter().find(|row| row.kind == kind).unwrap();
+        assert_eq!(row.warnings(&new, old.as_ref()), expected, "{new} after {old:?}");
+    }
+
+    #[test]
+    fn a_status_is_told_about_itself_alone_and_what_changes_nothing_is_told_nothing() {
+        let service = |revision: &str, address: &str, selector: &str| {
+            json!({
+                "metadata": {"name": "s", "resourceVersion": revision},
+                "spec": {"type": "ClusterIP", "externalName": "a", "selector": {"a": selector}},
+                "status": {"loadBalancer": {"ingress": [{"ip": address}]}},
+            })
+        };
+        let ignored = r#"spec.externalName is ignored when spec.type is not "ExternalName""#;
+        let address = r#"status.loadBalancer.ingress[0]: IPv6 address "FD00::1" should be in RFC 5952 canonical format ("fd00::1")"#;
+        let old = || Some(service("1", "fd00::1", "a"));
+        check("Service", service("1", "fd00::1", "a"), None, &[ignored]);
+        check("Service", service("1", "fd00::1", "b"), old(), &[ignored]);
+        check("Service", service("1", "FD00::1", "a"), old(), &[address]);
+        check("Service", service("2", "fd00::1", "a"), old(), &[]);
+    }
+
+    #[test]
+    fn a_schedule_with_a_time_zone_is_told_of_when_it_was_there_before() {
+        let job = |name: &str| {
+            json!({
+                "metadata": {"name": "c", "labels": {"a": name}},
+                "spec": {"schedule": "TZ=UTC 0 0 * * *"},
+            })
+        };
+        let warning = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                       https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+        check("CronJob", job("a"), None, &[]);
+        check("CronJob", job("a"), Some(job("b")), &[warning]);
+    }
+
+    #[test]
+    fn endpoints_are_looked_at_unless_their_controller_wrote_them() {
+        let endpoints = |by: &str| {
+            json!({
+                "metadata": {"name": "e", "labels": {"endpoints.kubernetes.io/managed-by": by}},
+                "subsets": [{"addresses": [{"ip": "FD00::1"}]}],
+            })
+        };
+        let address = r#"subsets[0].addresses[0].ip: IPv6 address "FD00::1" should be in RFC 5952 canonical format ("fd00::1")"#;
+        check("Endpoints", endpoints("me"), None, &[address]);
+        check("Endpoints", endpoints("endpoint-controller"), None, &[]);
+    }
 
     #[test]
     fn every_row_has_a_definition() {

@@ -207,6 +207,7 @@ pub(super) static ROWS: &[Row] = &[
             kind: "TokenRequest",
             verbs: &["create"],
         }],
+        rules: rules::core::SERVICE_ACCOUNT,
         printer: table::core::SERVICE_ACCOUNT,
         ..ROW
     },

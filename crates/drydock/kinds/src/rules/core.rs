@@ -3,7 +3,7 @@
 use drydock_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, resources};
+use super::{PLAIN, Rules, address, deprecated_annotations, is_annotated, resources};
 use crate::{json, names, path::Path};
 
 /// The label by which a namespace can be selected.
@@ -107,6 +107,39 @@ pub(crate) const NODE: Rules = Rules {
                 json::default(status, "allocatable", capacity);
             }
         }
+    },
+    warnings: |object, _| node_warnings(object),
+    ..PLAIN
+};
+
+fn node_warnings(object: &Value) -> Vec<String> {
+    let (spec, mut warnings) = (&object["spec"], Vec::new());
+    if !spec["configSource"].is_null() {
+        warnings.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if !json::text(spec, "externalID").is_empty() {
+        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+    let list = Path::new("spec.podCIDRs");
+    for (index, range) in json::list(spec, "podCIDRs").iter().filter_map(Value::as_str).enumerate() {
+        address::range_warnings(range, &list.index(index), &mut warnings);
+    }
+    warnings
+}
+
+/// The annotation that once kept the pods of an account from the Secrets that it does not list.
+const ENFORCE_SECRETS: (&str, &str) = (
+    "kubernetes.io/enforce-mountable-secrets",
+    "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
+);
+
+pub(crate) const SERVICE_ACCOUNT: Rules = Rules {
+    warnings: |new, old| {
+        let mut warnings = Vec::new();
+        if !old.is_some_and(|old| is_annotated(old, ENFORCE_SECRETS.0)) {
+            deprecated_annotations(new, &[ENFORCE_SECRETS], &mut warnings);
+        }
+        warnings
     },
     ..PLAIN
 };

@@ -32,6 +32,7 @@ pub(crate) const ENDPOINTS: Rules = Rules {
             subsets(json::list(new, "subsets"), &Path::new("subsets"), errors);
         }
     },
+    warnings: |object, _| endpoints_warnings(object),
     ..PLAIN
 };
 
@@ -52,8 +53,57 @@ pub(crate) const ENDPOINT_SLICE: Rules = Rules {
         slice(new, !json::same(&new["endpoints"], &old["endpoints"]), errors);
         immutable(new, old, "/addressType", "addressType", errors);
     },
+    warnings: slice_warnings,
     ..PLAIN
 };
+
+/// By whom Endpoints are managed: the controller's own are not looked at.
+const MANAGED_BY: (&str, &[&str]) = ("endpoints.kubernetes.io/managed-by", &["endpoint-controller"]);
+const SLICE_MANAGED_BY: (&str, &[&str]) = (
+    "endpointslice.kubernetes.io/managed-by",
+    &["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"],
+);
+
+fn is_managed(object: &Value, (label, controllers): (&str, &[&str])) -> bool {
+    controllers.contains(&json::text(&object["metadata"]["labels"], label))
+}
+
+fn endpoints_warnings(object: &Value) -> Vec<String> {
+    let (list, mut warnings) = (Path::new("subsets"), Vec::new());
+    if is_managed(object, MANAGED_BY) {
+        return warnings;
+    }
+    for (index, subset) in json::list(object, "subsets").iter().enumerate() {
+        let at = list.index(index);
+        for field in ["addresses", "notReadyAddresses"] {
+            let list = at.field(field);
+            for (index, address) in json::list(subset, field).iter().enumerate() {
+                let at = list.index(index);
+                address::warnings(json::text(address, "ip"), &at.field("ip"), &mut warnings);
+            }
+        }
+    }
+    warnings
+}
+
+fn slice_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let (list, mut warnings) = (Path::new("endpoints"), Vec::new());
+    if old.is_none() && json::text(object, "addressType") == "FQDN" {
+        warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+    }
+    if is_managed(object, SLICE_MANAGED_BY) {
+        return warnings;
+    }
+    for (index, endpoint) in json::list(object, "endpoints").iter().enumerate() {
+        let at = list.index(index);
+        let list = at.field("addresses");
+        let addresses = json::list(endpoint, "addresses").iter().filter_map(Value::as_str);
+        for (index, text) in addresses.enumerate() {
+            address::warnings(text, &list.index(index), &mut warnings);
+        }
+    }
+    warnings
+}
 
 fn subsets(subsets: &[Value], path: &Path<'_>, errors: &mut Vec<FieldError>) {
     for (index, subset) in subsets.iter().enumerate() {

@@ -7,6 +7,7 @@ pub(crate) mod core;
 pub(crate) mod definition;
 pub(crate) mod endpoints;
 pub(crate) mod event;
+pub(crate) mod node_labels;
 pub(crate) mod pod;
 pub(crate) mod policy;
 pub(crate) mod rbac;
@@ -38,6 +39,10 @@ pub(crate) struct Rules {
     pub validate_update: fn(&Value, &Value, &mut Vec<FieldError>),
     /// What is wrong with a change of the status.
     pub validate_status: fn(&Value, &Value, &mut Vec<FieldError>),
+    /// What is not wrong with a new object, or one that is to take the place of an old one, and yet worth saying.
+    pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
+    /// The same of a new status.
+    pub status_warnings: fn(&Value) -> Vec<String>,
     /// How long a deleted object lives on, given for how long it was asked to.
     pub grace: fn(&Value, Option<i64>) -> Option<i64>,
 }
@@ -51,8 +56,39 @@ pub(crate) const PLAIN: Rules = Rules {
     validate: |_, _| {},
     validate_update: |_, _, _| {},
     validate_status: |_, _, _| {},
+    warnings: |_, _| Vec::new(),
+    status_warnings: |_| Vec::new(),
     grace: |_, _| None,
 };
+
+/// The specification is new, or was counted as another than the old one.
+pub(crate) fn counted(new: &Value, old: Option<&Value>) -> bool {
+    old.is_none_or(|old| new["metadata"]["generation"] != old["metadata"]["generation"])
+}
+
+/// What is worth saying about the name of what makes pods, when it is new.
+pub(crate) fn name_of_pods(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    let wrong = names::dns_label(json::text(&new["metadata"], "name"));
+    if old.is_none() && !wrong.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS \
+             label is recommended: [{}]",
+            wrong.join(" ")
+        ));
+    }
+}
+
+/// What is worth saying about annotations that have a better place, each with what is said of it.
+pub(crate) fn deprecated_annotations(object: &Value, known: &[(&str, &str)], warnings: &mut Vec<String>) {
+    for (name, message) in known.iter().filter(|(name, _)| is_annotated(object, name)) {
+        warnings.push(format!("metadata.annotations[{name}]: {message}"));
+    }
+}
+
+/// Whether the object has an annotation of this name.
+pub(crate) fn is_annotated(object: &Value, name: &str) -> bool {
+    json::map(&object["metadata"], "annotations").is_some_and(|annotations| annotations.contains_key(name))
+}
 
 /// `Unsupported value: "x": supported values: "a", "b"`.
 pub(crate) fn not_supported(path: impl Into<String>, value: &str, supported: &[&str]) -> FieldError {

@@ -34,6 +34,15 @@ pub(crate) fn requests_from_limits(container: &mut Value) {
     }
 }
 
+/// What is worth saying about an amount of bytes that is not a whole one.
+pub(crate) fn warn_of_fraction(amounts: &Value, name: &str, path: &Path<'_>, warnings: &mut Vec<String>) {
+    let Some(amount) = get(amounts, name) else { return };
+    if amount.millis() % 1000 != 0 {
+        let at = path.key(name);
+        warnings.push(format!("{at}: fractional byte value \"{amount}\" is invalid, must be an integer"));
+    }
+}
+
 /// What has limits and requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {

@@ -3,7 +3,7 @@
 use drydock_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, address, duplicate, in_order, not_supported, showing};
+use super::{PLAIN, Rules, address, duplicate, in_order, is_annotated, not_supported, showing};
 use crate::{json, meta, names, path::Path};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -15,6 +15,8 @@ pub(crate) const SERVICE: Rules = Rules {
     update: keep_addresses,
     validate: validate_service,
     validate_update: update_service,
+    warnings: |object, _| service_warnings(object),
+    status_warnings,
     ..PLAIN
 };
 
@@ -334,4 +336,65 @@ fn update_service(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     validate_service(new, errors);
+}
+
+const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+
+fn service_warnings(object: &Value) -> Vec<String> {
+    let (spec, path, mut warnings) = (&object["spec"], Path::new("spec"), Vec::new());
+    if is_annotated(object, HINTS) {
+        warnings.push(format!(
+            "annotation {HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+        ));
+    }
+    let is_external = json::text(spec, "type") == "ExternalName";
+    if !is_headless(spec) && !json::text(spec, "clusterIP").is_empty() {
+        each_text(spec, "clusterIPs", &path, address::warnings, &mut warnings);
+    }
+    if is_headless(spec) && json::text(spec, "type") == "ClusterIP" {
+        warnings.extend(ignored_without_address(spec));
+    }
+    each_text(spec, "externalIPs", &path, address::warnings, &mut warnings);
+    address::warnings(json::text(spec, "loadBalancerIP"), &path.field("loadBalancerIP"), &mut warnings);
+    each_text(spec, "loadBalancerSourceRanges", &path, address::range_warnings, &mut warnings);
+    if is_external && !json::list(spec, "externalIPs").is_empty() {
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if !is_external && !json::text(spec, "externalName").is_empty() {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    warnings
+}
+
+/// What a Service has no use for that has no address of its own. `SessionAffinity` is spelled as Kubernetes does.
+fn ignored_without_address(spec: &Value) -> impl Iterator<Item = String> {
+    let fields = [
+        ("loadBalancerIP", !json::text(spec, "loadBalancerIP").is_empty()),
+        ("externalIPs", !json::list(spec, "externalIPs").is_empty()),
+        ("SessionAffinity", json::text(spec, "sessionAffinity") != "None"),
+    ];
+    let given = fields.into_iter().filter(|(_, given)| *given);
+    given.map(|(field, _)| format!("spec.{field} is ignored for headless services"))
+}
+
+fn each_text(
+    spec: &Value,
+    field: &str,
+    path: &Path<'_>,
+    warn: fn(&str, &Path<'_>, &mut Vec<String>),
+    warnings: &mut Vec<String>,
+) {
+    let at = path.field(field);
+    for (index, text) in json::list(spec, field).iter().filter_map(Value::as_str).enumerate() {
+        warn(text, &at.index(index), warnings);
+    }
+}
+
+fn status_warnings(object: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let (path, balancer) = (Path::new("status.loadBalancer.ingress"), &object["status"]["loadBalancer"]);
+    for (index, ingress) in json::list(balancer, "ingress").iter().enumerate() {
+        address::warnings(json::text(ingress, "ip"), &path.index(index), &mut warnings);
+    }
+    warnings
 }

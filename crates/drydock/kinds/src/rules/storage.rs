@@ -3,7 +3,10 @@
 use drydock_schema::{FieldError, FieldErrorKind};
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, immutable, in_order, not_supported, pod, resources, selector, showing};
+use super::{
+    PLAIN, Rules, deprecated_annotations, immutable, in_order, node_labels, not_supported, pod, resources,
+    selector, showing,
+};
 use crate::{json, names, path::Path, quantity::Quantity};
 
 pub(crate) const CLAIM: Rules = Rules {
@@ -28,6 +31,12 @@ pub(crate) const CLAIM: Rules = Rules {
             basic(amount, &at.key(name), errors);
         }
     },
+    warnings: |object, _| {
+        let mut warnings = Vec::new();
+        deprecated_annotations(object, &[CLASS_ANNOTATION], &mut warnings);
+        claim_warnings(&object["spec"], &Path::new("spec"), &mut warnings);
+        warnings
+    },
     ..PLAIN
 };
 
@@ -50,6 +59,7 @@ pub(crate) const VOLUME: Rules = Rules {
     create: |object| json::set(object, "status", json!({"phase": "Pending"})),
     validate: validate_volume,
     validate_update: update_volume,
+    warnings: |object, _| volume_warnings(object),
     ..PLAIN
 };
 
@@ -87,8 +97,83 @@ pub(crate) const CLASS: Rules = Rules {
         }
         immutable(new, old, "/volumeBindingMode", "volumeBindingMode", errors);
     },
+    warnings: |object, _| class_warnings(object),
     ..PLAIN
 };
+
+/// Where the class of a claim or volume was once said.
+const CLASS_ANNOTATION: (&str, &str) = (
+    "volume.beta.kubernetes.io/storage-class",
+    r#"deprecated since v1.8; use "storageClassName" attribute instead"#,
+);
+const OPTIONS_ANNOTATION: (&str, &str) = (
+    "volume.beta.kubernetes.io/mount-options",
+    r#"deprecated since v1.31; use "mountOptions" attribute instead"#,
+);
+
+/// Volumes of kinds that nothing mounts any more.
+const DEPRECATED: &[(&str, &str)] = &[
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+/// What is worth saying about the specification of a claim at `path`.
+pub(crate) fn claim_warnings(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
+    let at = path.field("resources");
+    for list in ["requests", "limits"] {
+        resources::warn_of_fraction(&spec["resources"][list], "storage", &at.field(list), warnings);
+    }
+}
+
+fn volume_warnings(volume: &Value) -> Vec<String> {
+    let (spec, path) = (&volume["spec"], Path::new("spec"));
+    let mut warnings = Vec::new();
+    deprecated_annotations(volume, &[CLASS_ANNOTATION, OPTIONS_ANNOTATION], &mut warnings);
+    if json::text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+        warnings.push(format!(
+            "{}: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic \
+             provisioning.",
+            path.field("persistentVolumeReclaimPolicy")
+        ));
+    }
+    let terms = json::list(&spec["nodeAffinity"]["required"], "nodeSelectorTerms");
+    let at = path.field("nodeAffinity");
+    node_labels::required_terms(terms, &at.field("required").field("nodeSelectorTerms"), &mut warnings);
+    deprecated_sources(spec, DEPRECATED, &path, &mut warnings);
+    warnings
+}
+
+/// What is said of the kind of a volume at `path`, if it is one of the `known`. Kubernetes spells one otherwise than
+/// its field.
+pub(crate) fn deprecated_sources(
+    volume: &Value,
+    known: &[(&str, &str)],
+    path: &Path<'_>,
+    warnings: &mut Vec<String>,
+) {
+    for (source, message) in known.iter().filter(|(source, _)| !volume[*source].is_null()) {
+        let shown = if *source == "storageos" { "storageOS" } else { source };
+        warnings.push(format!("{}: {message}", path.field(shown)));
+    }
+}
+
+fn class_warnings(class: &Value) -> Vec<String> {
+    let (topologies, mut warnings) = (Path::new("allowedTopologies"), Vec::new());
+    for (index, topology) in json::list(class, "allowedTopologies").iter().enumerate() {
+        let at = topologies.index(index);
+        let list = at.field("matchLabelExpressions");
+        for (index, expression) in json::list(topology, "matchLabelExpressions").iter().enumerate() {
+            if let Some(message) = node_labels::deprecation(json::text(expression, "key")) {
+                warnings.push(format!("{}: {message}", list.index(index).field("key")));
+            }
+        }
+    }
+    warnings
+}
 
 /// What can be mounted how.
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];

@@ -4,8 +4,8 @@ use drydock_schema::FieldError;
 use serde_json::{Value, json};
 
 use super::{
-    PLAIN, Rules, at_most_all, immutable, in_order, not_negative, not_supported, number_or_percent, pod,
-    selector, showing, storage,
+    PLAIN, Rules, at_most_all, counted, immutable, in_order, name_of_pods, not_negative, not_supported,
+    number_or_percent, pod, selector, showing, storage,
 };
 use crate::{json, names, path::Path, selector::LabelSelector};
 
@@ -18,6 +18,7 @@ pub(crate) const DEPLOYMENT: Rules = Rules {
         validate_deployment(new, errors);
         immutable(new, old, "/spec/selector", "spec.selector", errors);
     },
+    warnings: named_template_warnings,
     ..PLAIN
 };
 
@@ -29,6 +30,7 @@ pub(crate) const REPLICA_SET: Rules = Rules {
         validate_replica_set(new, errors);
         immutable(new, old, "/spec/selector", "spec.selector", errors);
     },
+    warnings: named_template_warnings,
     ..PLAIN
 };
 
@@ -42,6 +44,7 @@ pub(crate) const STATEFUL_SET: Rules = Rules {
     validate: validate_stateful_set,
     validate_update: update_stateful_set,
     validate_status: validate_stateful_set_status,
+    warnings: stateful_set_warnings,
     ..PLAIN
 };
 
@@ -79,8 +82,47 @@ pub(crate) const DAEMON_SET: Rules = Rules {
         validate_daemon_set(new, errors);
         immutable(new, old, "/spec/selector", "spec.selector", errors);
     },
+    warnings: |new, old| {
+        let generation = |set: &Value| set["metadata"]["annotations"][TEMPLATE_GENERATION].clone();
+        template_warnings(new, old.is_none_or(|old| generation(new) != generation(old)))
+    },
     ..PLAIN
 };
+
+/// What is worth saying about a template that is new, or may be.
+fn template_warnings(object: &Value, is_new: bool) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if is_new {
+        let path = Path::new("spec.template");
+        pod::template_warnings(&object["spec"]["template"], &path, &mut warnings);
+    }
+    warnings
+}
+
+fn named_template_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    name_of_pods(new, old, &mut warnings);
+    warnings.extend(template_warnings(new, counted(new, old)));
+    warnings
+}
+
+/// Of a set that is changed the claims' specification is called `Spec`, as with Kubernetes.
+fn stateful_set_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = template_warnings(new, counted(new, old));
+    let list = Path::new("spec.volumeClaimTemplates");
+    for (index, claim) in json::list(&new["spec"], "volumeClaimTemplates").iter().enumerate() {
+        let at = list.index(index);
+        let at = if old.is_some() { at.field("Spec") } else { at };
+        storage::claim_warnings(&claim["spec"], &at, &mut warnings);
+    }
+    if new["spec"]["revisionHistoryLimit"].as_i64().is_some_and(|limit| limit < 0) {
+        warnings.push(
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+                .to_owned(),
+        );
+    }
+    warnings
+}
 
 /// An annotation that says how often the template has changed; long out of use, and still written.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

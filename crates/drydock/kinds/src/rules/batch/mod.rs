@@ -7,8 +7,8 @@ mod status;
 
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, pod};
-use crate::json;
+use super::{PLAIN, Rules, counted, name_of_pods, pod};
+use crate::{json, path::Path};
 
 pub(crate) const JOB: Rules = Rules {
     default: default_job,
@@ -16,6 +16,14 @@ pub(crate) const JOB: Rules = Rules {
     validate: job::validate,
     validate_update: job::validate_update,
     validate_status: status::validate,
+    warnings: |new, old| {
+        let mut warnings = Vec::new();
+        name_of_pods(new, old, &mut warnings);
+        if counted(new, old) {
+            spec_warnings(&new["spec"], &Path::new("spec"), &mut warnings);
+        }
+        warnings
+    },
     ..PLAIN
 };
 
@@ -24,8 +32,43 @@ pub(crate) const CRON_JOB: Rules = Rules {
     create: |object| json::set(object, "status", json!({})),
     validate: cron::validate,
     validate_update: cron::validate_update,
+    warnings: |new, old| {
+        let (spec, mut warnings) = (&new["spec"], Vec::new());
+        name_of_pods(new, old, &mut warnings);
+        if counted(new, old) {
+            let path = Path::new("spec.jobTemplate.spec");
+            spec_warnings(&spec["jobTemplate"]["spec"], &path, &mut warnings);
+        }
+        if old.is_some() && json::text(spec, "schedule").contains("TZ") {
+            warnings.push(TIME_ZONE_IN_SCHEDULE.to_owned());
+        }
+        warnings
+    },
     ..PLAIN
 };
+
+/// Only schedules from long ago have one. The path is Kubernetes' own.
+const TIME_ZONE_IN_SCHEDULE: &str = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+    https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+
+/// How many indexes can fail, of how many at once, and still be written down.
+const COMPLETIONS: i64 = 100_000;
+const PARALLELISM: i64 = 10_000;
+
+/// What is worth saying about the specification of a job at `path`.
+fn spec_warnings(spec: &Value, path: &Path<'_>, warnings: &mut Vec<String>) {
+    let number = |field: &str| spec[field].as_i64().unwrap_or_default();
+    if json::text(spec, "completionMode") == "Indexed"
+        && number("completions") > COMPLETIONS
+        && number("parallelism") > PARALLELISM
+    {
+        warnings.push(format!(
+            "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+             Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        ));
+    }
+    pod::template_warnings(&spec["template"], &path.field("template"), warnings);
+}
 
 /// The labels by which pods are known as those of a job, today's and those of long ago.
 const OWNER: &str = "batch.kubernetes.io/controller-uid";

@@ -3,12 +3,15 @@
 mod container;
 mod defaults;
 mod network;
+mod overlaps;
 mod own_labels;
 mod placement;
+mod ports;
 mod security;
 mod update;
 mod validate;
 mod volume;
+mod warnings;
 
 use serde_json::{Value, json};
 
@@ -19,6 +22,7 @@ pub(crate) use placement::node_selector as validate_node_selector;
 pub(crate) use update::ephemeral as validate_ephemeral;
 pub(crate) use validate::template as validate_template;
 pub(crate) use volume::host_path as validate_host_path;
+pub(crate) use warnings::template as template_warnings;
 
 /// Fields that pods can be selected by.
 pub(crate) const FIELDS: &[&str] = &[
@@ -39,6 +43,8 @@ pub(crate) const POD: Rules = Rules {
     status,
     validate: validate::pod,
     validate_update: update::validate,
+    warnings: warnings::pod,
+    status_warnings: warnings::status,
     grace,
     ..PLAIN
 };
