@@ -431,7 +431,8 @@ fn prepare(directory: &Path) -> Result<PathBuf, StartError> {
     volumes.prepare().map_err(at(volumes.path()))?;
     let memory = directory.join("memory");
     if !volumes::is_mounted(&memory) {
-        volumes::tmpfs(&memory, None).map_err(|source| StartError::Memory { path: memory, source })?;
+        volumes::tmpfs(&memory, 0o755, None, None)
+            .map_err(|source| StartError::Memory { path: memory, source })?;
     }
     Ok(directory)
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use super::holders::Holders;
 
 /// What is on its way out begins with this, which no volume's name does.
 const GOING: &str = ".going-";
+/// And what is on its way in.
+const COMING: &str = ".coming-";
 
 /// All volumes' directory, and what keeps those apart who use it at the same time.
 #[derive(Clone, Debug)]
@@ -72,12 +75,13 @@ impl Root {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Makes it, for its owner alone, and ends what an earlier run began to remove.
+    /// Makes it, for its owner alone, and removes what an earlier run left half made or half removed.
     pub fn prepare(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            if entry.file_name().to_str().is_some_and(|name| name.starts_with(GOING)) {
+            let name = entry.file_name();
+            if [GOING, COMING].iter().any(|half| name.as_bytes().starts_with(half.as_bytes())) {
                 // It is in nobody's way: what can't be removed now is tried again by the next run.
                 if let Err(error) = remove_all(&entry.path()) {
                     tracing::warn!(%error, volume = ?entry.file_name(), "what is left of a volume stays");
@@ -120,27 +124,79 @@ impl Root {
     }
 }
 
-/// Makes a directory that all in a pod may write to: nobody knows who that will be.
+/// Makes a directory that all in a pod may write to: nobody knows who that will be. One that is there is left as it is:
+/// a pod may have it.
 pub(crate) fn make(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o777).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => {
-            made?;
-            fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
-            // It is said to be there: it must be there after whatever comes.
-            match path.parent() {
-                Some(parent) => fs::File::open(parent)?.sync_all(),
-                None => Ok(()),
-            }
-        }
+    if !path.is_dir() {
+        whole(path, |half| fs::set_permissions(half, fs::Permissions::from_mode(0o777)))?;
+    }
+    // It is said to be there: it must be there after whatever comes.
+    match path.parent() {
+        Some(parent) => fs::File::open(parent)?.sync_all(),
+        None => Ok(()),
     }
 }
 
+/// Makes a directory and what is to be in it, whole or not at all: it has its name once it is what it is to be. Whoever is
+/// killed before has made none.
+pub(crate) fn whole(path: &Path, furnish: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let half = path.with_file_name(format!("{COMING}{name}"));
+    remove_all(&half)?;
+    DirBuilder::new().mode(0o700).create(&half)?;
+    furnish(&half)?;
+    fs::rename(half, path)
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::mem::MaybeUninit;
     use std::os::unix::fs::symlink;
 
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+    use rustix::io::Errno;
+
     use super::*;
+
+    /// What happens to a name in a directory while something is done.
+    pub(crate) fn happens(directory: &Path, name: &str, work: impl FnOnce()) -> Vec<ReadFlags> {
+        let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+        let flags = WatchFlags::CREATE | WatchFlags::ATTRIB | WatchFlags::MOVED_TO;
+        inotify::add_watch(&watch, directory, flags).unwrap();
+        work();
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = Reader::new(watch, &mut buffer);
+        let mut happened = Vec::new();
+        loop {
+            match events.next() {
+                Err(Errno::WOULDBLOCK) => return happened,
+                event => {
+                    let event = event.unwrap();
+                    if event.file_name().is_some_and(|found| found.to_bytes() == name.as_bytes()) {
+                        happened.push(event.events().difference(ReadFlags::ISDIR));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_volume_is_there_once_it_is_whole_and_is_then_left_alone() {
+        let machine = tempfile::tempdir().unwrap();
+        let root = Root::below(machine.path());
+        root.prepare().unwrap();
+        let path = root.place("pvc-1").unwrap().data;
+        // What somebody was killed in.
+        fs::create_dir_all(root.path().join(".coming-pvc-1/half")).unwrap();
+        let made = happens(root.path(), "pvc-1", || make(&path).unwrap());
+        assert_eq!(made, [ReadFlags::MOVED_TO]);
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(), fs::read_dir(&path).unwrap().count()), (0o777, 0));
+        // Its pod's doing.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        make(&path).unwrap();
+        assert_eq!(mode(), 0o700);
+    }
 
     #[test]
     fn only_names_that_were_given_here_have_a_place() {
@@ -173,11 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_that_was_cut_short_is_ended_by_the_next_run() {
+    fn what_was_cut_short_is_removed_by_the_next_run() {
         let machine = tempfile::tempdir().unwrap();
         let root = Root::below(machine.path());
         root.prepare().unwrap();
         fs::create_dir_all(root.path().join(".going-pvc-1/half")).unwrap();
+        fs::create_dir_all(root.path().join(".coming-pvc-3/half")).unwrap();
         make(&root.place("pvc-2").unwrap().data).unwrap();
         root.prepare().unwrap();
         let left: Vec<_> =

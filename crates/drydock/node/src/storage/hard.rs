@@ -58,16 +58,14 @@ pub(crate) fn is_hard(place: &Place) -> bool {
 
 /// Makes one, empty.
 pub(crate) fn make(place: &Place) -> io::Result<()> {
-    if is_hard(place) {
-        return Ok(());
+    if !is_hard(place) {
+        directory::make(&place.data)?;
+        directory::whole(&place.aside, |half| {
+            let saved = half.join("saved");
+            fs::create_dir(&saved)?;
+            fs::set_permissions(saved, fs::Permissions::from_mode(0o777))
+        })?;
     }
-    directory::make(&place.data)?;
-    let half = place.aside.with_extension("new");
-    remove_all(&half)?;
-    DirBuilder::new().mode(0o700).create(&half)?;
-    DirBuilder::new().mode(0o700).create(half.join("saved"))?;
-    fs::set_permissions(half.join("saved"), fs::Permissions::from_mode(0o777))?;
-    fs::rename(half, &place.aside)?;
     sync_parent(&place.aside)
 }
 

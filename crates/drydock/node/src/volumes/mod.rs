@@ -10,6 +10,7 @@ pub(crate) mod payload;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -17,7 +18,10 @@ use std::path::{Path, PathBuf};
 
 use drydock_sandbox::{Mount, MountKind, remove_all, words};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, HostPathVolumeSource, Pod, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{
+    Container, EmptyDirVolumeSource, HostPathVolumeSource, Pod, Volume, VolumeMount,
+};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::container::ConfigError;
@@ -25,6 +29,7 @@ use crate::container::environment::Sources;
 use crate::container::expand::expand;
 use crate::container::fields::Place;
 use crate::quantity;
+use crate::storage::directory::whole;
 use claims::{Claimed, Opened};
 use payload::{Payload, Tokens};
 
@@ -104,28 +109,37 @@ fn filled(
 }
 
 fn other(volume: &Volume, places: &Places, group: Option<u32>, fresh: bool) -> Result<PathBuf, String> {
-    let words = |error: io::Error| error.to_string();
     if let Some(empty) = &volume.empty_dir {
         let path = places.disk.join(&volume.name);
-        let memory = empty.medium.as_deref() == Some("Memory");
-        // Memory is gone with the node that mounted it.
-        if path.is_dir() && (!memory || is_mounted(&path)) {
-            return Ok(path);
-        }
-        fs::create_dir_all(&path).map_err(words)?;
-        if memory {
-            let size = empty.size_limit.as_ref().and_then(quantity::units).filter(|size| *size > 0);
-            tmpfs(&path, size).map_err(words)?;
-        }
-        let mode = if memory { 0o1777 } else { 0o777 } | if group.is_some() { 0o2000 } else { 0 };
-        atomic::own(&path, None, group);
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).map_err(words)?;
+        empty_directory(empty, &path, group).map_err(|error| error.to_string())?;
         return Ok(path);
     }
     if let Some(host) = &volume.host_path {
         return host_path(host, fresh);
     }
     Err("this node has no volumes of this kind".to_owned())
+}
+
+/// An empty directory, whole or not at all. One that is there is left as it is: the pod may have changed it.
+fn empty_directory(empty: &EmptyDirVolumeSource, path: &Path, group: Option<u32>) -> io::Result<()> {
+    let inherited = if group.is_some() { 0o2000 } else { 0 };
+    if empty.medium.as_deref() == Some("Memory") {
+        // Memory is gone with the node that mounted it.
+        if is_mounted(path) {
+            return Ok(());
+        }
+        fs::create_dir_all(path)?;
+        let size = empty.size_limit.as_ref().and_then(quantity::units).filter(|size| *size > 0);
+        return tmpfs(path, 0o1777 | inherited, group, size);
+    }
+    if path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    whole(path, |half| {
+        atomic::own(half, None, group);
+        fs::set_permissions(half, fs::Permissions::from_mode(0o777 | inherited))
+    })
 }
 
 /// A path of the machine, made where its type says so and it is not there, and checked as its type says before anything
@@ -161,15 +175,21 @@ fn host_path(host: &HostPathVolumeSource, fresh: bool) -> Result<PathBuf, String
     }
 }
 
-/// Mounts memory at a path.
-pub(crate) fn tmpfs(path: &Path, size: Option<u64>) -> io::Result<()> {
-    let options = match size {
-        Some(size) => format!("mode=0755,size={size}"),
-        None => "mode=0755".to_owned(),
-    };
-    let options = std::ffi::CString::new(options).unwrap_or_default();
+/// Mounts memory at a path, with the permissions that it has from the beginning.
+pub(crate) fn tmpfs(path: &Path, mode: u32, group: Option<u32>, size: Option<u64>) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))?)
+    let mount = |group: Option<u32>| {
+        let mut options = format!("mode={mode:04o}");
+        options.extend(group.map(|group| format!(",gid={group}")));
+        options.extend(size.map(|size| format!(",size={size}")));
+        let options = CString::new(options).unwrap_or_default();
+        rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))
+    };
+    match mount(group) {
+        // A node with a single user has no groups to give.
+        Err(Errno::INVAL) if group.is_some() => Ok(mount(None)?),
+        mounted => Ok(mounted?),
+    }
 }
 
 /// Whether something is mounted at a path.
@@ -277,8 +297,11 @@ fn part_of(wish: &VolumeMount, value: &dyn Fn(&str) -> Option<String>) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use rustix::fs::inotify::ReadFlags;
     use serde_json::{Value, json};
+
+    use super::*;
+    use crate::storage::directory::tests::happens;
 
     #[test]
     fn a_part_whose_name_can_not_be_told_is_none() {
@@ -356,6 +379,26 @@ mod tests {
         before.update(machine.prepare(&volumes, "2", Err("failed to fetch token: no")).0);
         assert_eq!(before.volumes.keys().collect::<Vec<_>>(), ["map", "token"], "what was there stays");
         assert_eq!(fs::read_to_string(before.volumes["token"].join("token")).unwrap(), "good");
+    }
+
+    #[test]
+    fn an_empty_directory_is_there_once_it_is_whole_and_is_then_left_alone() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let disk = machine.0.path().join("disk");
+        // What somebody was killed in.
+        fs::create_dir_all(disk.join(".coming-empty/half")).unwrap();
+        let prepare = || {
+            let (_, failed) = machine.prepare(&json!([{"name": "empty", "emptyDir": {}}]), "", Ok(""));
+            assert_eq!(failed, [""; 0]);
+        };
+        assert_eq!(happens(&disk, "empty", prepare), [ReadFlags::MOVED_TO]);
+        let path = disk.join("empty");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(), fs::read_dir(&path).unwrap().count()), (0o777, 0));
+        // The pod's doing.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        prepare();
+        assert_eq!(mode(), 0o700);
     }
 
     #[test]

@@ -15,6 +15,7 @@ crate::tests![
     what_the_api_says_later_comes_to_running_pods,
     a_volume_whose_source_is_gone_holds_up_no_other,
     users_and_permissions_are_as_the_pod_says,
+    memory_is_what_it_is_to_be_from_its_mount_on,
     a_service_account_can_ask_the_api,
 ];
 
@@ -161,6 +162,21 @@ async fn users_and_permissions_are_as_the_pod_says(cluster: Arc<Cluster>) {
         "1000\n2000\n{groups}\ntouch: /nope: Read-only file system\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n{group}\n"
     );
     assert_eq!(cluster.log(&pod, "main", 0), expected);
+}
+
+async fn memory_is_what_it_is_to_be_from_its_mount_on(cluster: Arc<Cluster>) {
+    let mut spec = script("stat -c %a:%g /data; grep ' /data ' /proc/mounts");
+    spec["restartPolicy"] = json!("Never");
+    spec["securityContext"] = json!({"fsGroup": 4000});
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    spec["volumes"] = json!([{"name": "data", "emptyDir": {"medium": "Memory"}}]);
+    cluster.pod("memory", spec).await;
+    let pod = cluster.until_phase("memory", "Succeeded").await;
+    let log = cluster.log(&pod, "main", 0);
+    let group = if cluster.host.abilities().users == Users::One { "0" } else { "4000" };
+    assert!(log.starts_with(&format!("3777:{group}\n")), "{log}");
+    // Nobody who is killed after it leaves it otherwise.
+    assert!(log.contains(",mode=3777"), "{log}");
 }
 
 async fn a_service_account_can_ask_the_api(cluster: Arc<Cluster>) {
