@@ -43,6 +43,8 @@ pub type Known = HashMap<Box<str>, Result<Scale, Unscaled>>;
 pub enum Unscaled {
     /// It is not there, or another one has its name.
     Gone,
+    /// Objects of its kind, as in `daemonsets.apps`, have no size that could be asked for.
+    Sizeless(String),
     /// Nothing is served of its kind.
     Unserved {
         /// The kind.
@@ -62,6 +64,7 @@ impl Unscaled {
     fn told(&self, pod: &Pod) -> String {
         match self {
             Self::Gone => format!("found no controllers for pod \"{}\"", pod.metadata.name),
+            Self::Sizeless(kind) => format!("{kind} does not implement the scale subresource"),
             Self::Unserved { kind, api_version } => {
                 format!("no matches for kind \"{kind}\" in version \"{api_version}\"")
             }
@@ -214,6 +217,7 @@ mod tests {
             ("rs2".into(), scale("d", 4)),
             ("other".into(), scale("other", 2)),
             ("gone".into(), Err(Unscaled::Gone)),
+            ("daemons".into(), Err(Unscaled::Sizeless("daemonsets.apps".into()))),
             ("thing".into(), Err(Unscaled::unserved(&thing))),
         ]);
         let pods = pods(given);
@@ -283,6 +287,7 @@ mod tests {
     fn a_pod_whose_controller_has_no_size_stops_the_decision() {
         let told = |pods: &str, expected: &str| check(r#"{"maxUnavailable":1}"#, "{}", pods, expected);
         told("ready:rs1 ready:gone ready:thing", r#"found no controllers for pod "p1""#);
+        told("ready:daemons ready:gone", "daemonsets.apps does not implement the scale subresource");
         told("ready:rs1 ready:never-asked", r#"found no controllers for pod "p1""#);
         told("ready:rs1 ready:thing", r#"no matches for kind "Thing" in version "x.io/v1""#);
     }

@@ -116,12 +116,14 @@ impl Controller {
             self.recorder.record(&*budget, Severity::Normal, "NoPods", "No matching pods found".into());
         }
         let scales = if needs_scales(&budget) { self.scales.of(&pods).await? } else { Known::new() };
-        if needs_scales(&budget) && pods.iter().any(|pod| pod.metadata.controller().is_none()) {
-            self.recorder.record(&*budget, Severity::Warning, "UnmanagedPods", unmanaged(&budget));
-        }
         let now = (self.clock)();
         let (status, recheck) = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
-            Ok(decided) => decided,
+            Ok(decided) => {
+                if needs_scales(&budget) && pods.iter().any(|pod| pod.metadata.controller().is_none()) {
+                    self.recorder.record(&*budget, Severity::Warning, "UnmanagedPods", unmanaged(&budget));
+                }
+                decided
+            }
             Err(message) => {
                 let told = format!("Failed to calculate the number of expected pods: {message}");
                 self.recorder.record(&*budget, Severity::Warning, "CalculateExpectedPodCountFailed", told);

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::decide::{Known, Scale, Unscaled};
-use crate::garbage::inventory::Inventory;
+use crate::garbage::inventory::{Inventory, Offered};
 use crate::machinery::cache::Cache;
 use crate::machinery::rest::{Error, Rest};
 use crate::objects::meta::{Meta, OwnerReference};
 use crate::objects::pod::Pod;
-use crate::objects::resource::{Key, Resource};
+use crate::objects::resource::Key;
 use crate::objects::workload::{Deployment, ReplicaSet};
 
 /// Where sizes are found.
@@ -45,7 +45,7 @@ impl Scales {
         Self { rest, sets, deployments, inventory }
     }
 
-    /// The size of what controls each pod.
+    /// The size of what controls each pod, up to the first that is not known: without it nothing can be decided.
     pub async fn of(&self, pods: &[Arc<Pod>]) -> Result<Known, Error> {
         let mut known = Known::new();
         for pod in pods {
@@ -58,7 +58,11 @@ impl Scales {
                 ("apps", "ReplicaSet") => self.of_set(namespace, owner).ok_or(Unscaled::Gone),
                 _ => self.of_any(namespace, owner).await?,
             };
+            let found = scale.is_ok();
             known.insert(owner.uid.clone(), scale);
+            if !found {
+                break;
+            }
         }
         Ok(known)
     }
@@ -83,9 +87,12 @@ impl Scales {
         namespace: &Arc<str>,
         owner: &OwnerReference,
     ) -> Result<Result<Scale, Unscaled>, Error> {
-        let Some(resource) = self.kind_of(owner).await? else {
+        let Some(Offered { resource, scales, .. }) = self.kind_of(owner).await? else {
             return Ok(Err(Unscaled::unserved(owner)));
         };
+        if !scales {
+            return Ok(Err(Unscaled::Sizeless(resource.to_string())));
+        }
         let key = Key::new(namespace.clone(), &*owner.name);
         match self.rest.get::<Answer>(&resource, &key, Some("scale")).await {
             Ok(answer) if answer.metadata.uid == owner.uid => {
@@ -99,7 +106,7 @@ impl Scales {
 
     /// The kind of an owner, if it is served. One that is not known may have just come: the kinds are read anew
     /// before that is said.
-    async fn kind_of(&self, owner: &OwnerReference) -> Result<Option<Resource>, Error> {
+    async fn kind_of(&self, owner: &OwnerReference) -> Result<Option<Offered>, Error> {
         let find = || self.inventory.find(owner.group(), owner.version(), &owner.kind);
         if let Some(found) = find() {
             return Ok(Some(found));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use kube::core::discovery::v2::APIGroupDiscoveryList;
+use kube::core::discovery::v2::{APIGroupDiscoveryList, APIResourceDiscovery, GroupVersionKind};
 use parking_lot::RwLock;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -36,6 +36,8 @@ pub struct Offered {
     pub versions: Vec<String>,
     /// What can be done with it.
     pub verbs: Vec<String>,
+    /// Whether it tells and takes its size as a `Scale`.
+    pub scales: bool,
 }
 
 impl Offered {
@@ -72,7 +74,7 @@ impl Inventory {
     }
 
     /// The kind an owner reference names, if it is served in that version.
-    pub fn find(&self, group: &str, version: &str, kind: &str) -> Option<Resource> {
+    pub fn find(&self, group: &str, version: &str, kind: &str) -> Option<Offered> {
         let kinds = self.kinds();
         let found = kinds.iter().find(|offered| {
             let resource = &offered.resource;
@@ -80,7 +82,7 @@ impl Inventory {
                 && resource.kind == kind
                 && offered.versions.iter().any(|own| own == version)
         });
-        found.map(|offered| offered.resource.clone())
+        found.cloned()
     }
 
     /// Has the list read anew when a definition begins or ends to be served.
@@ -247,11 +249,20 @@ fn offered(list: &APIGroupDiscoveryList) -> Vec<Offered> {
                     namespaced: resource.scope.as_deref() == Some("Namespaced"),
                 };
                 let (versions, verbs) = (vec![served.clone()], resource.verbs.clone());
-                kinds.push(Offered { resource: resource_of, versions, verbs });
+                kinds.push(Offered { resource: resource_of, versions, verbs, scales: has_scale(resource) });
             }
         }
     }
     kinds
+}
+
+fn has_scale(resource: &APIResourceDiscovery) -> bool {
+    let is_scale = |kind: &GroupVersionKind| {
+        kind.group.as_deref() == Some("autoscaling") && kind.kind.as_deref() == Some("Scale")
+    };
+    resource.subresources.iter().any(|one| {
+        one.subresource.as_deref() == Some("scale") && one.response_kind.as_ref().is_some_and(is_scale)
+    })
 }
 
 #[cfg(test)]
@@ -262,7 +273,8 @@ mod tests {
     fn each_kind_is_listed_once_in_the_version_that_is_preferred() {
         let list: APIGroupDiscoveryList = serde_json::from_str(
             r#"{"items":[{"metadata":{"name":"x.io"},"versions":[
-                {"version":"v2","resources":[{"resource":"things","responseKind":{"kind":"Thing"},"scope":"Namespaced","verbs":["list","watch","delete"]}]},
+                {"version":"v2","resources":[{"resource":"things","responseKind":{"kind":"Thing"},"scope":"Namespaced","verbs":["list","watch","delete"],
+                    "subresources":[{"subresource":"scale","responseKind":{"group":"autoscaling","version":"v1","kind":"Scale"},"verbs":["get"]}]}]},
                 {"version":"v1","resources":[
                     {"resource":"things","responseKind":{"kind":"Thing"},"scope":"Namespaced","verbs":["list"]},
                     {"resource":"others","responseKind":{"kind":"Other"},"scope":"Cluster","verbs":["create"]}]}]}]}"#,
@@ -273,18 +285,19 @@ mod tests {
             .iter()
             .map(|kind| {
                 format!(
-                    "{} {} {:?} {} {}",
+                    "{} {} {:?} {} {} {}",
                     kind.resource,
                     kind.resource.version,
                     kind.versions,
                     kind.resource.namespaced,
-                    watchable(kind)
+                    watchable(kind),
+                    kind.scales
                 )
             })
             .collect();
         assert_eq!(
             told.join("\n"),
-            "things.x.io v2 [\"v2\", \"v1\"] true true\nothers.x.io v1 [\"v1\"] false false"
+            "things.x.io v2 [\"v2\", \"v1\"] true true true\nothers.x.io v1 [\"v1\"] false false false"
         );
         let inventory = Inventory::default();
         *inventory.kinds.write() = kinds.into();

@@ -24,7 +24,7 @@ use crate::objects::meta::{Meta, OwnerReference};
 use crate::objects::resource::{Key, Resource};
 use decide::{Decision, Owner, decide};
 use graph::{FOREGROUND, Graph, Node, ORPHAN, Stage, Uid, Work};
-use inventory::{Feed, Inventory};
+use inventory::{Feed, Inventory, Offered};
 
 /// How long an unknown owner may be late: two watches of one server are never further apart.
 const LATE: Duration = Duration::from_millis(500);
@@ -173,7 +173,7 @@ impl Controller {
             return Ok(Some(Owner::Absent));
         }
         let found = self.inventory.find(reference.group(), reference.version(), &reference.kind);
-        let Some(resource) = found else {
+        let Some(Offered { resource, .. }) = found else {
             tracing::debug!(object = %node.key, owner = %reference.kind, "an owner's kind is not served");
             return Ok(None);
         };

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::controllers::support::{Cluster, eventually, object};
 
-async fn add_node(cluster: &Cluster, name: &str) {
+/// A node that is ready.
+pub async fn add_node(cluster: &Cluster, name: &str) {
     let nodes: Api<Node> = cluster.all();
     nodes.create(&PostParams::default(), &object(json!({ "metadata": { "name": name } }))).await.unwrap();
     let status = json!({ "status": {
@@ -21,7 +22,7 @@ async fn add_node(cluster: &Cluster, name: &str) {
 }
 
 /// Pods that go are gone at once: there is nobody on the nodes to end them.
-async fn declare(cluster: &Cluster, image: &str) {
+pub async fn declare(cluster: &Cluster, image: &str) {
     let set = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "d" },
         "spec": {

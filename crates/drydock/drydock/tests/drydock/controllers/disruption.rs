@@ -2,6 +2,7 @@
 
 use drydock::{Drydock, Fault, Verb};
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -10,6 +11,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::controllers::daemons::{add_node, declare};
 use crate::controllers::support::{Cluster, eventually, object};
 
 /// Which may take one pod of an application at a time.
@@ -172,4 +174,41 @@ async fn a_kind_that_is_not_there_is_said_until_it_comes() {
     define_things(&cluster).await;
     let found = r#"SyncFailed found no controllers for pod "t-0""#;
     allows(&cluster, "t", "it is looked for", |status| said(status) == found).await;
+}
+
+#[tokio::test]
+async fn pods_of_kinds_without_a_size_are_said_and_nobody_is_asked() {
+    let cluster = Cluster::start().await;
+    for node in ["a", "b"] {
+        add_node(&cluster, node).await;
+    }
+    declare(&cluster, "i:1").await;
+    let job = json!({
+        "metadata": { "name": "j" },
+        "spec": {
+            "parallelism": 2, "completions": 2,
+            "template": {
+                "metadata": { "labels": { "app": "j" } },
+                "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i:1" }] },
+            },
+        },
+    });
+    cluster.in_default::<Job>().create(&PostParams::default(), &object(job)).await.unwrap();
+    let pods: Api<Pod> = cluster.in_default();
+    eventually("two each", || async { (cluster.names(&pods).await.len() == 4).then_some(()) }).await;
+    for (name, kind) in [("d", "daemonsets.apps"), ("j", "jobs.batch")] {
+        keep(&cluster, name, name).await;
+        let why = format!("{kind} does not implement the scale subresource");
+        let status = allows(&cluster, name, "it is said", |status| !said(status).is_empty()).await;
+        assert_eq!(said(&status), format!("SyncFailed {why}"));
+        let event = eventually("it is told", || async {
+            let all = told(&cluster, MISCALCULATED).await;
+            all.into_iter().find(|one| one.involved_object.name.as_deref() == Some(name))
+        })
+        .await;
+        let expected = format!("Failed to calculate the number of expected pods: {why}");
+        assert_eq!(event.message.as_deref(), Some(&*expected));
+    }
+    let asked = cluster.drydock.requests().entries();
+    assert!(asked.iter().all(|one| !one.resource.ends_with("/scale")));
 }
