@@ -382,6 +382,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_had_by_whatever_way_its_path_is_written() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let items = json!([{"key": "a", "path": "./x//y"}, {"key": "a", "path": "./z"}]);
+        let volumes = json!([{"name": "map", "configMap": {"name": "m", "items": items}}]);
+        for says in ["1", "2"] {
+            let (prepared, failed) = machine.prepare(&volumes, says, Ok(""));
+            assert_eq!(failed, [""; 0]);
+            for path in ["x/y", "z"] {
+                assert_eq!(fs::read_to_string(prepared.volumes["map"].join(path)).unwrap(), says);
+            }
+        }
+    }
+
+    #[test]
     fn an_empty_directory_is_there_once_it_is_whole_and_is_then_left_alone() {
         let machine = Machine(tempfile::tempdir().unwrap());
         let disk = machine.0.path().join("disk");

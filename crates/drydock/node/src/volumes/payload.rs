@@ -126,10 +126,7 @@ pub(crate) fn of(
                 let (user, group) = owners(pod);
                 // A token is for whom the pod runs as, and where nobody can tell who that is, for all in it.
                 let own = if user.is_some() || group { 0o600 } else { mode };
-                put(&mut files, &source.path, token.clone()?.into_bytes(), None, own)?;
-                if let Some(file) = files.get_mut(&source.path) {
-                    file.owner = user;
-                }
+                put(&mut files, &source.path, token.clone()?.into_bytes(), None, own)?.owner = user;
             }
         }
     } else {
@@ -161,20 +158,23 @@ fn owners(pod: &Pod) -> (Option<u32>, bool) {
     (first.and_then(|user| u32::try_from(user).ok()), shared.is_some_and(|shared| shared.fs_group.is_some()))
 }
 
-fn put(
-    files: &mut Payload,
+/// Puts a file where a path leads, of which nothing is said but the names.
+fn put<'a>(
+    files: &'a mut Payload,
     path: &str,
     bytes: Vec<u8>,
     mode: Option<i32>,
     default: i32,
-) -> Result<(), String> {
-    let inside = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
-    if !inside {
+) -> Result<&'a mut File, String> {
+    let names: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    // What begins so at the top is the volume's own.
+    let reserved = names.first().is_none_or(|name| name.starts_with(".."));
+    if path.starts_with('/') || reserved || names.contains(&"..") {
         return Err(format!("invalid path: {path:?}"));
     }
     let mode = u32::try_from(mode.unwrap_or(default)).unwrap_or(0o644) & 0o777;
-    files.insert(path.to_owned(), File { bytes, mode, owner: None });
-    Ok(())
+    let file = File { bytes, mode, owner: None };
+    Ok(files.entry(names.join("/")).insert_entry(file).into_mut())
 }
 
 fn config_map(
@@ -225,7 +225,9 @@ fn keys(
     };
     for item in items {
         match all.get(item.key.as_str()) {
-            Some(bytes) => put(files, &item.path, bytes.clone(), item.mode, mode)?,
+            Some(bytes) => {
+                put(files, &item.path, bytes.clone(), item.mode, mode)?;
+            }
             None if optional => {}
             None => return Err(format!("{complaint}: {}", item.key)),
         }
@@ -305,6 +307,19 @@ mod tests {
             Ok(&[("x/y", "1", 0o400)]),
         );
         check(json!({"secret": {"secretName": "s", "defaultMode": 0o400}}), Ok(&[("p", "secret", 0o400)]));
+    }
+
+    #[test]
+    fn a_path_is_the_names_in_it() {
+        let item = |path: &str| json!({"configMap": {"name": "m", "items": [{"key": "a", "path": path}]}});
+        for path in ["x/y", "./x/y", ".//x/./y/"] {
+            check(item(path), Ok(&[("x/y", "1", 0o644)]));
+        }
+        for path in ["", ".", "/x", "./..", "x/../y", "..data", "./..data/y"] {
+            check(item(path), Err(&format!("invalid path: {path:?}")));
+        }
+        let token = json!({"projected": {"sources": [{"serviceAccountToken": {"path": "./token"}}]}});
+        check(token, Ok(&[("token", "TOKEN", 0o644)]));
     }
 
     #[test]
