@@ -411,7 +411,7 @@ mod tests {
         let under = condition("DiskPressure", "True");
         assert_eq!(news(&under, &[]), Some("NodeHasDiskPressure"));
         assert_eq!(news(&under, &[condition("DiskPressure", "False")]), Some("NodeHasDiskPressure"));
-        assert_eq!(news(&under, &[under.clone()]), None);
+        assert_eq!(news(&under, std::slice::from_ref(&under)), None);
         assert_eq!(news(&condition(LIMITS, "True"), &[]), None, "no kubelet knows it");
     }
 
