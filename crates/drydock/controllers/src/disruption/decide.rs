@@ -78,9 +78,18 @@ pub fn needs_scales(budget: &Budget) -> bool {
         || matches!(budget.spec.min_available, Some(IntOrPercent::Percent(_)))
 }
 
-/// Decides what the budget allows, and when a granted eviction must be looked at again. A pod whose
-/// controller has no size makes that impossible: the error says which.
-pub fn decide(view: &View<'_>) -> Result<(BudgetStatus, Option<Duration>), String> {
+/// What is decided about a budget.
+pub struct Decision {
+    /// What to say.
+    pub status: BudgetStatus,
+    /// Pods whose eviction was granted and that nobody deleted in time.
+    pub kept: Vec<Arc<Pod>>,
+    /// When a granted eviction must be looked at again.
+    pub look_again: Option<Duration>,
+}
+
+/// Decides what the budget allows. A pod whose controller has no size makes that impossible: the error says which.
+pub fn decide(view: &View<'_>) -> Result<Decision, String> {
     let (budget, now) = (view.budget, view.now);
     let mut expected = i32::try_from(view.pods.len()).unwrap_or(i32::MAX);
     if needs_scales(budget) {
@@ -91,7 +100,7 @@ pub fn decide(view: &View<'_>) -> Result<(BudgetStatus, Option<Duration>), Strin
         (None, Some(minimum)) => minimum.of(expected, true),
         (None, None) => 0,
     };
-    let (disrupted, recheck) = disrupted(view);
+    let Granted { disrupted, kept, first } = granted(view);
     let healthy = view
         .pods
         .iter()
@@ -111,8 +120,8 @@ pub fn decide(view: &View<'_>) -> Result<(BudgetStatus, Option<Duration>), Strin
         expected_pods: expected,
         conditions: conditions(&budget.status.conditions, generation, is, reason, "", now),
     };
-    let recheck = recheck.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-    Ok((status, recheck))
+    let look_again = first.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    Ok(Decision { status, kept, look_again })
 }
 
 /// What to say when nothing can be decided: that nothing may go.
@@ -164,19 +173,30 @@ fn expected_scale(view: &View<'_>) -> Result<i32, String> {
     Ok(sizes.values().sum())
 }
 
-/// The evictions that were granted and have not happened yet, and when the first of them runs out.
-fn disrupted(view: &View<'_>) -> (BTreeMap<Box<str>, Timestamp>, Option<Timestamp>) {
-    let mut left = BTreeMap::new();
-    let mut first: Option<Timestamp> = None;
+/// The evictions that were granted and have not happened yet.
+#[derive(Default)]
+struct Granted {
+    /// Those that still may.
+    disrupted: BTreeMap<Box<str>, Timestamp>,
+    /// The pods of those that should have.
+    kept: Vec<Arc<Pod>>,
+    /// When the first that may runs out.
+    first: Option<Timestamp>,
+}
+
+fn granted(view: &View<'_>) -> Granted {
+    let mut granted = Granted::default();
     for pod in view.pods.iter().filter(|pod| !pod.metadata.deleting()) {
-        let Some(granted) = view.budget.status.disrupted_pods.get(&*pod.metadata.name) else { continue };
-        let Ok(end) = granted.checked_add(EVICTION_TIMEOUT) else { continue };
+        let Some(at) = view.budget.status.disrupted_pods.get(&*pod.metadata.name) else { continue };
+        let Ok(end) = at.checked_add(EVICTION_TIMEOUT) else { continue };
         if end >= view.now {
-            left.insert((&*pod.metadata.name).into(), *granted);
-            first = Some(first.map_or(end, |first| first.min(end)));
+            granted.disrupted.insert((&*pod.metadata.name).into(), *at);
+            granted.first = Some(granted.first.map_or(end, |first| first.min(end)));
+        } else {
+            granted.kept.push(pod.clone());
         }
     }
-    (left, first)
+    granted
 }
 
 #[cfg(test)]
@@ -223,14 +243,15 @@ mod tests {
         let pods = pods(given);
         let now = NOW.parse().unwrap();
         let told = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
-            Ok((status, recheck)) => format!(
-                "allowed {} healthy {}/{} expected {} {}{}",
+            Ok(Decision { status, kept, look_again }) => format!(
+                "allowed {} healthy {}/{} expected {} {}{}{}",
                 status.disruptions_allowed,
                 status.current_healthy,
                 status.desired_healthy,
                 status.expected_pods,
                 status.conditions[0].reason,
-                recheck.map(|wait| format!(" again in {wait:?}")).unwrap_or_default()
+                kept.iter().map(|pod| format!(" kept {}", pod.metadata.name)).collect::<String>(),
+                look_again.map(|wait| format!(" again in {wait:?}")).unwrap_or_default()
             ),
             Err(message) => message,
         };
@@ -306,7 +327,13 @@ mod tests {
             r#"{"minAvailable":1}"#,
             past,
             "ready ready",
-            "allowed 1 healthy 2/1 expected 2 SufficientPods",
+            "allowed 1 healthy 2/1 expected 2 SufficientPods kept p0",
+        );
+        check(
+            r#"{"minAvailable":1}"#,
+            past,
+            "going ready",
+            "allowed 0 healthy 1/1 expected 2 InsufficientPods",
         );
     }
 
@@ -317,7 +344,7 @@ mod tests {
         let (pods, scales) = (pods("ready ready"), HashMap::new());
         let view = |budget: &Budget, now: &str| {
             let view = View { budget, pods: &pods, scales: &scales, now: now.parse().unwrap() };
-            decide(&view).unwrap().0
+            decide(&view).map(|decision| decision.status).unwrap()
         };
         budget.status = view(&budget, "2026-01-01T00:00:00Z");
         assert_eq!(view(&budget, NOW), budget.status);

@@ -20,7 +20,7 @@ use crate::objects::meta::Pairs;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::workload::{Budget, Deployment, ReplicaSet};
-use decide::{Known, View, decide, fail_safe, needs_scales};
+use decide::{Decision, Known, View, decide, fail_safe, needs_scales};
 use scales::Scales;
 
 /// What the controller listens to.
@@ -117,7 +117,8 @@ impl Controller {
         }
         let scales = if needs_scales(&budget) { self.scales.of(&pods).await? } else { Known::new() };
         let now = (self.clock)();
-        let (status, recheck) = match decide(&View { budget: &budget, pods: &pods, scales: &scales, now }) {
+        let view = View { budget: &budget, pods: &pods, scales: &scales, now };
+        let Decision { status, kept, look_again } = match decide(&view) {
             Ok(decided) => {
                 if needs_scales(&budget) && pods.iter().any(|pod| pod.metadata.controller().is_none()) {
                     self.recorder.record(&*budget, Severity::Warning, "UnmanagedPods", unmanaged(&budget));
@@ -127,7 +128,8 @@ impl Controller {
             Err(message) => {
                 let told = format!("Failed to calculate the number of expected pods: {message}");
                 self.recorder.record(&*budget, Severity::Warning, "CalculateExpectedPodCountFailed", told);
-                (fail_safe(&budget, &message, now), None)
+                let status = fail_safe(&budget, &message, now);
+                Decision { status, kept: Vec::new(), look_again: None }
             }
         };
         if status != budget.status {
@@ -135,8 +137,18 @@ impl Controller {
             let budgets: Arc<dyn Progress> = self.budgets.clone();
             self.awaited.note(key, &budgets, written.version());
         }
-        Ok(recheck.map_or(Next::OnChange, Next::After))
+        // The eviction is out of the status now: this is said once.
+        for pod in kept {
+            self.recorder.record(&*pod, Severity::Warning, "NotDeleted", not_deleted(&budget));
+        }
+        Ok(look_again.map_or(Next::OnChange, Next::After))
     }
+}
+
+/// What is said of a pod that was to be evicted and was not, in Kubernetes' words: the namespace is said twice.
+fn not_deleted(budget: &Budget) -> String {
+    let namespace = &budget.metadata.namespace;
+    format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't")
 }
 
 /// What is said of pods that nothing controls, in Kubernetes' words.

@@ -6,7 +6,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -24,10 +24,20 @@ async fn keep(cluster: &Cluster, name: &str, app: &str) {
     budgets.create(&PostParams::default(), &object(budget)).await.unwrap();
 }
 
-/// A pod that this controls, as soon as the namespace has an account for it.
+/// A pod that nothing controls.
+async fn bare_pod(cluster: &Cluster, name: &str, app: &str) {
+    pod(cluster, json!({ "name": name, "labels": { "app": app } })).await;
+}
+
+/// A pod that this controls.
 async fn pod_of(cluster: &Cluster, name: &str, app: &str, owner: Value) {
+    pod(cluster, json!({ "name": name, "labels": { "app": app }, "ownerReferences": [owner] })).await;
+}
+
+/// A pod, as soon as the namespace has an account for it.
+async fn pod(cluster: &Cluster, metadata: Value) {
     let pod = json!({
-        "metadata": { "name": name, "labels": { "app": app }, "ownerReferences": [owner] },
+        "metadata": metadata,
         "spec": { "containers": [{ "name": "c", "image": "i:1" }] },
     });
     let (pods, pod): (Api<Pod>, Pod) = (cluster.in_default(), object(pod));
@@ -211,4 +221,29 @@ async fn pods_of_kinds_without_a_size_are_said_and_nobody_is_asked() {
     }
     let asked = cluster.drydock.requests().entries();
     assert!(asked.iter().all(|one| !one.resource.ends_with("/scale")));
+}
+
+#[tokio::test]
+async fn a_pod_that_nobody_deleted_after_its_eviction_was_granted_is_told() {
+    let cluster = Cluster::start().await;
+    let budget = json!({
+        "metadata": { "name": "b" },
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "b" } } },
+    });
+    let budgets: Api<PodDisruptionBudget> = cluster.in_default();
+    budgets.create(&PostParams::default(), &object(budget)).await.unwrap();
+    bare_pod(&cluster, "p", "b").await;
+    allows(&cluster, "b", "one expected", |status| status.expected_pods == 1).await;
+    let granted = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(3);
+    let granted = granted.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let evicted = Patch::Merge(json!({ "status": { "disruptedPods": { "p": granted } } }));
+    budgets.patch_status("b", &PatchParams::default(), &evicted).await.unwrap();
+    let event = eventually("it is told", || async { told(&cluster, "NotDeleted").await.pop() }).await;
+    let words = "Pod was expected by PDB default/default to be deleted but it wasn't";
+    assert_eq!(event.message.as_deref(), Some(words));
+    assert_eq!(
+        (event.involved_object.kind.as_deref(), event.type_.as_deref()),
+        (Some("Pod"), Some("Warning"))
+    );
+    allows(&cluster, "b", "it is forgotten", |status| status.disrupted_pods.is_none()).await;
 }
