@@ -170,9 +170,13 @@ pub fn run(
     let (queue, own) = (Arc::default(), rest("disruption-controller"));
     let told = voice("controllermanager", &own);
     let (all, now) = ((&mut budgets, &mut pods, &mut sets, &mut deployments), clock.clone());
-    let controller = disruption::Controller::new(own, told, now, all, inventory.clone(), &queue);
+    let controller = disruption::Controller::new(own, told.clone(), now, all, inventory.clone(), &queue);
     let kinds = inventory.ready();
     work!(house, "disruption", FEW, queue, controller, [budgets, pods, sets, deployments], kinds);
+
+    let queue = Arc::default();
+    let controller = disruption::Overlaps::new(told, &mut budgets, &mut pods, &queue);
+    work!(house, "disruption-overlaps", FEW, queue, controller, [budgets, pods]);
 
     let queue = Arc::default();
     let own = rest("service-account-controller");

@@ -1,9 +1,10 @@
 //! PodDisruptionBudgets: how many pods may be taken away now.
 //!
 //! [`decide`](decide::decide) decides, by the sizes that [`Scales`] finds; this file gathers what it needs, says what
-//! it decided and tells.
+//! it decided and tells. [`Overlaps`] tells of pods that several budgets select.
 
 mod decide;
+mod overlaps;
 mod scales;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::workload::{Budget, Deployment, ReplicaSet};
 use decide::{Decision, Known, View, decide, fail_safe, needs_scales};
+pub use overlaps::Overlaps;
 use scales::Scales;
 
 /// What the controller listens to.

@@ -247,3 +247,39 @@ async fn a_pod_that_nobody_deleted_after_its_eviction_was_granted_is_told() {
     );
     allows(&cluster, "b", "it is forgotten", |status| status.disrupted_pods.is_none()).await;
 }
+
+#[tokio::test]
+async fn a_pod_that_several_budgets_select_is_told_once_for_each_set_of_them() {
+    let cluster = Cluster::start().await;
+    bare_pod(&cluster, "alone", "other").await;
+    bare_pod(&cluster, "early", "b").await;
+    for name in ["b", "a", "other"] {
+        keep(&cluster, name, if name == "other" { "other" } else { "b" }).await;
+    }
+    bare_pod(&cluster, "late", "b").await;
+    let told_of = |counts: [i32; 2]| {
+        let cluster = &cluster;
+        eventually("both are told", move || async move {
+            let all = told(cluster, "MultiplePodDisruptionBudgets").await;
+            let count = |pod: &str| {
+                let mut of = all.iter().filter(|one| one.involved_object.name.as_deref() == Some(pod));
+                of.next().and_then(|one| one.count).unwrap_or(0)
+            };
+            ([count("early"), count("late")] == counts).then_some(all)
+        })
+    };
+    let events = told_of([1, 1]).await;
+    let mut messages: Vec<&str> = events.iter().filter_map(|one| one.message.as_deref()).collect();
+    messages.sort_unstable();
+    assert_eq!(
+        messages,
+        [
+            r#"Pod "default"/"early" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily."#,
+            r#"Pod "default"/"late" matches multiple PodDisruptionBudgets.  Chose "a" arbitrarily."#,
+        ]
+    );
+    let note = Patch::Merge(json!({ "metadata": { "labels": { "note": "1" } } }));
+    cluster.in_default::<Pod>().patch("early", &PatchParams::default(), &note).await.unwrap();
+    keep(&cluster, "c", "b").await;
+    told_of([2, 2]).await;
+}
