@@ -20,12 +20,12 @@ use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, PatchType, Rest, json_bytes};
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
-use crate::objects::stateful::{Revision, StatefulSet};
+use crate::objects::stateful::{ClaimTemplate, Revision, StatefulSet};
 use crate::objects::storage::Claim;
 use crate::objects::template::Template;
 use crate::own;
 use crate::revisions::{Current, Revisions};
-use plan::{Step, View, Which, plan};
+use plan::{Lack, Step, View, Which, plan};
 
 /// What the controller listens to.
 type Informers<'a> = (
@@ -179,35 +179,7 @@ impl Controller {
 
     async fn carry_out(&self, set: &StatefulSet, at: &At, step: &Step<'_>) -> Result<(), Error> {
         match step {
-            Step::Claim(template, number) => {
-                let (claim, pod) = (pod::claim_name(set, template, *number), pod::pod_name(set, *number));
-                let body = json_bytes(&pod::claim_body(set, template, *number))?;
-                match self.rest.create(Claim::resource(), &set.metadata.namespace, body).await {
-                    Ok(written) => {
-                        self.note(set, &self.claims, written.version());
-                        let message = format!(
-                            "create Claim {claim} Pod {pod} in StatefulSet {} success",
-                            set.metadata.name
-                        );
-                        self.recorder.record(set, Severity::Normal, "SuccessfulCreate", message);
-                        Ok(())
-                    }
-                    Err(error) if error.already_exists() || error.namespace_terminating() => Err(error),
-                    Err(error) => {
-                        let message = format!(
-                            "create Claim {claim} for Pod {pod} in StatefulSet {} failed error: {error}",
-                            set.metadata.name
-                        );
-                        self.recorder.record(set, Severity::Warning, "FailedCreate", message);
-                        let error = Error::Undecided(format!("failed to create PVC {claim}: {error}"));
-                        self.told(set, "create", &pod, Err(error))
-                    }
-                }
-            }
-            Step::ClaimGoing(number, claim) => {
-                let error = Error::Undecided(format!("pvc {claim} is being deleted"));
-                self.told(set, "create", &pod::pod_name(set, *number), Err(error))
-            }
+            Step::Claims { number, waits, lacks } => self.make_claims(set, *number, *waits, lacks).await,
             Step::Create(number, which) => self.create(set, at, *number, *which).await,
             Step::Delete(pod) => {
                 let (key, uid) = (pod.metadata.key(), &pod.metadata.uid);
@@ -251,6 +223,69 @@ impl Controller {
                     Err(error) => Err(error),
                 };
                 self.told(set, "update", &pod.metadata.name, amended)
+            }
+        }
+    }
+
+    /// Makes the claims that a pod lacks, as many as can be made. What is in the way of a pod that is there already is
+    /// no failure to create that one.
+    async fn make_claims(
+        &self,
+        set: &StatefulSet,
+        number: i32,
+        waits: bool,
+        lacks: &[Lack<'_>],
+    ) -> Result<(), Error> {
+        let (mut outcome, mut failures) = (Ok(()), Vec::new());
+        for lack in lacks {
+            match lack {
+                Lack::Going(claim) => failures.push(format!("pvc {claim} is being deleted")),
+                Lack::Missing(template) => match self.make_claim(set, template, number).await {
+                    Ok(()) => {}
+                    Err(error) if error.already_exists() || error.namespace_terminating() => {
+                        outcome = Err(error);
+                    }
+                    Err(error) => {
+                        let claim = pod::claim_name(set, template, number);
+                        failures.push(format!("failed to create PVC {claim}: {error}"));
+                    }
+                },
+            }
+        }
+        let failure = match failures.as_slice() {
+            [] => return outcome,
+            [only] => only.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let failed = Err(Error::Undecided(failure));
+        if waits { failed } else { self.told(set, "create", &pod::pod_name(set, number), failed) }
+    }
+
+    /// Makes one claim, and tells.
+    async fn make_claim(
+        &self,
+        set: &StatefulSet,
+        template: &ClaimTemplate,
+        number: i32,
+    ) -> Result<(), Error> {
+        let (claim, pod) = (pod::claim_name(set, template, number), pod::pod_name(set, number));
+        let body = json_bytes(&pod::claim_body(set, template, number))?;
+        match self.rest.create(Claim::resource(), &set.metadata.namespace, body).await {
+            Ok(written) => {
+                self.note(set, &self.claims, written.version());
+                let message =
+                    format!("create Claim {claim} Pod {pod} in StatefulSet {} success", set.metadata.name);
+                self.recorder.record(set, Severity::Normal, "SuccessfulCreate", message);
+                Ok(())
+            }
+            Err(error) if error.already_exists() || error.namespace_terminating() => Err(error),
+            Err(error) => {
+                let message = format!(
+                    "create Claim {claim} for Pod {pod} in StatefulSet {} failed error: {error}",
+                    set.metadata.name
+                );
+                self.recorder.record(set, Severity::Warning, "FailedCreate", message);
+                Err(error)
             }
         }
     }

@@ -46,10 +46,15 @@ pub enum Which {
 /// What to do next.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// Make a claim.
-    Claim(&'a ClaimTemplate, i32),
-    /// Nothing can be done for this pod while this claim goes.
-    ClaimGoing(i32, String),
+    /// Make the claims that a pod lacks. One that goes is in the way of the pod, not of the other claims.
+    Claims {
+        /// The number of the pod.
+        number: i32,
+        /// Whether the pod is there already, and waits.
+        waits: bool,
+        /// What it lacks.
+        lacks: Vec<Lack<'a>>,
+    },
     /// Make a pod.
     Create(i32, Which),
     /// Take a pod away.
@@ -60,6 +65,15 @@ pub enum Step<'a> {
     Foreign(&'a Arc<Claim>),
     /// Make a pod itself again.
     Amend(&'a Arc<Pod>, i32),
+}
+
+/// Why a pod lacks a claim.
+#[derive(Debug)]
+pub enum Lack<'a> {
+    /// There is none of this template.
+    Missing(&'a ClaimTemplate),
+    /// The one of this name is being deleted.
+    Going(String),
 }
 
 /// What is decided.
@@ -191,15 +205,18 @@ impl<'a> Stages<'a> {
     /// The claims that a pod needs before it can run.
     fn claims(&mut self, number: i32, pod: Option<&'a Arc<Pod>>) -> Flow {
         let view = self.view;
-        for (name, template) in self.named(number) {
-            match view.claims.get(&name) {
-                None => self.steps.push(Step::Claim(template, number)),
-                Some(claim) if claim.metadata.deleting() => {
-                    self.steps.push(Step::ClaimGoing(number, name));
-                    return Flow::Stop;
-                }
-                Some(_) => {}
-            }
+        let lack = |(name, template)| match view.claims.get(&name) {
+            None => Some(Lack::Missing(template)),
+            Some(claim) if claim.metadata.deleting() => Some(Lack::Going(name)),
+            Some(_) => None,
+        };
+        let lacks: Vec<Lack<'a>> = self.named(number).filter_map(lack).collect();
+        let held_up = lacks.iter().any(|lack| matches!(lack, Lack::Going(_)));
+        if !lacks.is_empty() {
+            self.steps.push(Step::Claims { number, waits: pod.is_some(), lacks });
+        }
+        if held_up {
+            return Flow::Stop;
         }
         self.owners(number, pod);
         Flow::On

@@ -66,8 +66,14 @@ fn told(given: &Given) -> String {
         .steps
         .iter()
         .map(|step| match step {
-            Step::Claim(template, number) => format!("claim {}-{number}", template.metadata.name),
-            Step::ClaimGoing(number, claim) => format!("{number} waits for {claim}"),
+            Step::Claims { number, waits, lacks } => {
+                let lack = |lack: &Lack<'_>| match lack {
+                    Lack::Missing(template) => format!("{}-{number}", template.metadata.name),
+                    Lack::Going(claim) => format!("{claim} when gone"),
+                };
+                let lacks = lacks.iter().map(lack).collect::<Vec<_>>().join(" and ");
+                format!("claim {lacks}{}", if *waits { " for the one that waits" } else { "" })
+            }
             Step::Create(number, which) => format!("create {number} {which:?}"),
             Step::Delete(pod) => format!("delete {}", pod.metadata.name),
             Step::Owners(claim, owners) => format!("own {} by {}", claim.metadata.name, owners.len()),
@@ -184,18 +190,18 @@ fn a_set_that_is_being_deleted_only_tells() {
 fn claims_come_before_their_pod_and_a_going_one_holds_it_up() {
     let claimed =
         r#"{"replicas":1,"volumeClaimTemplates":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#;
-    check(claimed, "", "claim a-0, claim b-0, create 0 Update, 0/0/0 old 0 new 0 at old");
-    check(claimed, "0:new:pending", "claim a-0, claim b-0, 0/0/1 old 0 new 1 at old");
-    let mut given = given(claimed, "");
-    let going = Claim {
-        metadata: crate::objects::meta::Meta {
-            deletion_timestamp: Some(NOW.parse().unwrap()),
-            ..Default::default()
-        },
-        ..Default::default()
-    };
-    given.claims.insert("a-web-0".into(), Arc::new(going));
-    assert_eq!(told(&given), "0 waits for a-web-0, 0/0/0 old 0 new 0 at old");
+    check(claimed, "", "claim a-0 and b-0, create 0 Update, 0/0/0 old 0 new 0 at old");
+    check(claimed, "0:new:pending", "claim a-0 and b-0 for the one that waits, 0/0/1 old 0 new 1 at old");
+    let going = r#"{"metadata":{"name":"a-web-0","deletionTimestamp":"2026-01-01T01:00:00Z"}}"#;
+    let going: Arc<Claim> = Arc::new(serde_json::from_str(going).unwrap());
+    for (pods, expected) in [
+        ("", "claim a-web-0 when gone and b-0, 0/0/0 old 0 new 0 at old"),
+        ("0:new:pending", "claim a-web-0 when gone and b-0 for the one that waits, 0/0/1 old 0 new 1 at old"),
+    ] {
+        let mut given = given(claimed, pods);
+        given.claims.insert("a-web-0".into(), going.clone());
+        assert_eq!(told(&given), expected);
+    }
 }
 
 #[test]

@@ -99,6 +99,49 @@ async fn pods_have_names_that_stay_and_claims_that_stay_with_them() {
     );
 }
 
+/// How often this was told of the set.
+async fn times(cluster: &Cluster, reason: &str, message: &str) -> i32 {
+    let selector = ListParams::default().fields(&format!("involvedObject.name=db,reason={reason}"));
+    let all = cluster.in_default::<Event>().list(&selector).await.unwrap();
+    let told = all.iter().find(|one| one.message.as_deref() == Some(message));
+    told.and_then(|one| one.count).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_claim_that_goes_is_in_the_way_of_a_new_pod_and_of_no_other_claim() {
+    let cluster = Cluster::start().await;
+    let template = |name: &str| {
+        json!({
+            "metadata": { "name": name },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        })
+    };
+    declare(&cluster, 1, "db:1", json!({ "volumeClaimTemplates": [template("data"), template("logs")] }))
+        .await;
+    let claims: Api<PersistentVolumeClaim> = cluster.in_default();
+    let held = Patch::Merge(json!({ "metadata": { "finalizers": ["x.io/held"] } }));
+    eventually("one is held", || async {
+        claims.patch("data-db-0", &PatchParams::default(), &held).await.ok()
+    })
+    .await;
+    claims.delete("data-db-0", &DeleteParams::default()).await.unwrap();
+    let made = "create Claim logs-db-0 Pod db-0 in StatefulSet db success";
+    for count in 1..4 {
+        eventually("the other is made, and made again", || async {
+            (times(&cluster, "SuccessfulCreate", made).await == count).then_some(())
+        })
+        .await;
+        claims.delete("logs-db-0", &DeleteParams::default()).await.unwrap();
+    }
+    let failed = "create Pod db-0 in StatefulSet db failed error: pvc data-db-0 is being deleted";
+    assert_eq!(times(&cluster, "FailedCreate", failed).await, 0, "the pod is there");
+    cluster.in_default::<Pod>().delete("db-0", &DeleteParams::default()).await.unwrap();
+    eventually("it is said why no other comes", || async {
+        (times(&cluster, "FailedCreate", failed).await > 0).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_update_is_remembered_rolls_from_the_last_and_can_be_taken_back() {
     let cluster = Cluster::start().await;
