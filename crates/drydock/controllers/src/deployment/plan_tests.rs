@@ -295,14 +295,33 @@ fn no_progress_within_the_deadline_is_told_once() {
     );
 }
 
+/// When one that has lost a pod, or never had it, is looked at again.
+fn looked_at_again(owner: &str, deleting: bool) -> Option<u64> {
+    let mut deployment = deployment(&format!("replicas=1 template=a revision=1 had=1/1/0 {owner}"));
+    let now = NOW.parse().unwrap();
+    deployment.metadata.deletion_timestamp = deleting.then_some(now);
+    let set = set(0, "web-a template=a replicas=1 available=0 desired=1 max=2 revision=1");
+    let plan = plan(View { deployment: &deployment, sets: vec![&set], old_pods_running: false, now });
+    plan.look_again.map(|wait| wait.as_secs())
+}
+
 #[test]
 fn the_deadline_is_looked_at_when_it_passes() {
-    let deployment =
-        deployment("replicas=1 template=a revision=1 progressing=ReplicaSetUpdated@00:55:00 had=1/1/0");
-    let set = set(0, "web-a template=a replicas=1 available=0 desired=1 max=2 revision=1");
-    let now = NOW.parse().unwrap();
-    let plan = plan(View { deployment: &deployment, sets: vec![&set], old_pods_running: false, now });
-    assert_eq!(plan.look_again, Some(Duration::from_secs(301)));
+    assert_eq!(looked_at_again("progressing=ReplicaSetUpdated@00:55:00", false), Some(301));
+}
+
+#[test]
+fn what_no_deadline_changes_is_not_looked_at_again() {
+    for progressing in [
+        "NewReplicaSetAvailable@00:55:00",
+        "NewReplicaSetAvailable@00:01:00",
+        "ProgressDeadlineExceeded@00:55:00",
+    ] {
+        assert_eq!(looked_at_again(&format!("progressing={progressing}"), false), None, "{progressing}");
+    }
+    for progressing in ["ReplicaSetUpdated@00:55:00", "ReplicaSetUpdated@00:01:00"] {
+        assert_eq!(looked_at_again(&format!("progressing={progressing}"), true), None, "{progressing}");
+    }
 }
 
 #[test]

@@ -159,13 +159,15 @@ fn deadline_of(deployment: &Deployment, held: &Condition) -> Option<Timestamp> {
     held.last_update_time?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// When to look again, so that a lack of progress is told in time.
+/// When to look again, so that a lack of progress is told in time. Never where no time that passes changes what is said:
+/// a roll-out that came to its end, whatever became of its pods since, or to its deadline, or that nobody leads.
 pub fn look_again(deployment: &Deployment, status: &DeploymentStatus, now: Timestamp) -> Option<Duration> {
     let held = condition(&status.conditions, PROGRESSING)?;
     if !has_deadline(deployment)
         || complete(deployment, status)
-        || &*held.reason == TIMED_OUT
+        || matches!(&*held.reason, NEW_AVAILABLE | TIMED_OUT)
         || deployment.spec.paused
+        || deployment.metadata.deleting()
     {
         return None;
     }
