@@ -147,3 +147,23 @@ fn a_machine_without_root_and_user_namespaces_says_what_is_missing() {
     let errors = refused.lines().filter(|line| line.starts_with("error:")).count();
     assert_eq!(errors, 1, "{refused}");
 }
+
+#[test]
+fn what_a_pod_needs_may_come_later() {
+    own_network(&IMAGES);
+    let cluster = User::is_me().up(&["--memory", "--no-operators"]);
+    let patient = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: patient}
+spec:
+  containers: [{name: c, image: busybox, command: [sleep, inf], volumeMounts: [{name: m, mountPath: /m}]}]
+  volumes: [{name: m, configMap: {name: later}}]
+"#;
+    cluster.apply(patient).ok();
+    let event = "get events --field-selector reason=FailedMount -o jsonpath={.items[0].count}";
+    // It is tried again and again, and so not only when volumes are looked at, which is once a minute.
+    cluster.says(event, "3");
+    cluster.kubectl("create configmap later --from-literal=a=b").ok();
+    cluster.kubectl("wait --for=condition=Ready pod/patient --timeout=30s").ok();
+}

@@ -178,15 +178,21 @@ impl Worker {
                 }
             }
             let retry = self.write_status().await;
-            let wake = [next.look_again, retry].into_iter().flatten().min();
+            // What was decided before it was carried out knows of no step that failed.
+            let wake = [next.look_again, retry, self.blocked_until()].into_iter().flatten().min();
             self.listen(wake, &mut turns).await;
         }
     }
 
     /// Whether deciding again at once would decide the same.
     fn is_stuck(&self) -> bool {
+        self.blocked_until().is_some() || self.write_failed > 0
+    }
+
+    /// When a step that failed is to be tried again, where that is yet to come.
+    fn blocked_until(&self) -> Option<Timestamp> {
         let now = self.shared.now();
-        self.observed.blocked.as_ref().is_some_and(|blocked| now < blocked.until) || self.write_failed > 0
+        self.observed.blocked.as_ref().map(|blocked| blocked.until).filter(|until| now < *until)
     }
 
     async fn listen(&mut self, wake: Option<Timestamp>, [refresh, measure]: &mut [tokio::time::Interval; 2]) {
