@@ -54,6 +54,7 @@ cases! {
     endpoints => "endpoints.txt",
     definitions_that_change => "evolution.txt",
     ephemeral_containers => "ephemeral.txt",
+    nodes => "nodes.txt",
     nulls => "nulls.txt",
     patch => "patch.txt",
     bounds_of_patches => "patch-bounds.txt",

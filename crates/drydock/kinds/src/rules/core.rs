@@ -1,9 +1,11 @@
 //! Namespaces, nodes and leases.
 
-use drydock_schema::FieldError;
+use drydock_schema::{FieldError, FieldErrorKind};
 use serde_json::{Value, json};
 
-use super::{PLAIN, Rules, address, deprecated_annotations, is_annotated, resources};
+use super::{
+    PLAIN, Rules, address, deprecated_annotations, in_order, is_annotated, not_supported, resources, showing,
+};
 use crate::{json, names, path::Path};
 
 /// The label by which a namespace can be selected.
@@ -108,9 +110,66 @@ pub(crate) const NODE: Rules = Rules {
             }
         }
     },
+    validate: taints,
+    validate_update: |new, old, errors| {
+        taints(new, errors);
+        given_once(new, old, errors);
+    },
     warnings: |object, _| node_warnings(object),
     ..PLAIN
 };
+
+const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// What is wrong with a node's taints, which Kubernetes looks for among its metadata.
+fn taints(node: &Value, errors: &mut Vec<FieldError>) {
+    let path = Path::new("metadata.taints");
+    let mut seen = Vec::new();
+    for (index, taint) in json::list(&node["spec"], "taints").iter().enumerate() {
+        let at = path.index(index);
+        let [key, value, effect] = ["key", "value", "effect"].map(|field| json::text(taint, field));
+        errors.extend(
+            names::qualified_name(key).into_iter().map(|m| FieldError::invalid(at.field("key"), key, m)),
+        );
+        let wrong = names::label_value(value);
+        if !wrong.is_empty() {
+            errors.push(FieldError::invalid(at.field("value"), value, wrong.join(";")));
+        }
+        if effect.is_empty() {
+            errors.push(FieldError::required(at.field("effect"), ""));
+        } else if !EFFECTS.contains(&effect) {
+            errors.push(not_supported(at.field("effect"), effect, EFFECTS));
+        }
+        if seen.contains(&(key, effect)) {
+            let detail = "taints must be unique by key and effect pair";
+            let twice = FieldError::new(FieldErrorKind::Duplicate, at, Some(taint.clone()), detail);
+            let texts = [key, value, effect].map(Value::from);
+            let shown = in_order(&[
+                ("Key", &texts[0]),
+                ("Value", &texts[1]),
+                ("Effect", &texts[2]),
+                ("TimeAdded", &taint["timeAdded"]),
+            ]);
+            errors.push(showing(twice, shown));
+        }
+        seen.push((key, effect));
+    }
+}
+
+/// What a node is given once it keeps.
+fn given_once(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (new, old) = (&new["spec"], &old["spec"]);
+    let (ranges, former) = (json::list(new, "podCIDRs"), json::list(old, "podCIDRs"));
+    if !former.is_empty() && ranges != former {
+        let detail = "node updates may not change podCIDR except from \"\" to valid";
+        errors.push(FieldError::forbidden("spec.podCIDRs", detail));
+    }
+    let (provider, former) = (json::text(new, "providerID"), json::text(old, "providerID"));
+    if !former.is_empty() && provider != former {
+        let detail = "node updates may not change providerID except from \"\" to valid";
+        errors.push(FieldError::forbidden("spec.providerID", detail));
+    }
+}
 
 fn node_warnings(object: &Value) -> Vec<String> {
     let (spec, mut warnings) = (&object["spec"], Vec::new());
