@@ -83,6 +83,10 @@ fn ended_and_begun(user: User) {
     cluster.becomes("pod/once", ".status.phase", "Failed");
     assert_eq!(cluster.field("pod/once", &format!("{NOW}.terminated.exitCode")), "4");
     assert_eq!(cluster.field("pod/once", RESTARTS), "0");
+    // It was the node's doing.
+    assert_eq!(cluster.field("pod/once", ".status.reason"), "Terminated");
+    let disrupted = r#".status.conditions[?(@.type=="DisruptionTarget")].reason"#;
+    assert_eq!(cluster.field("pod/once", disrupted), "TerminationByKubelet");
     cluster.says("logs polite", "life 2");
     assert_eq!(cluster.kubectl("logs polite --previous").ok(), "life 1\nbye\n");
     cluster.says("get events", "Pod sandbox changed, it will be killed and re-created.");

@@ -87,6 +87,10 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
         return next;
     }
     if let Some(limit) = observed.halting {
+        if Restart::of(spec) == Restart::Never && observed.containers.values().any(Seen::is_running) {
+            next.actions.push(Action::Fail(shut_down(limit)));
+            return next;
+        }
         let grace = spec.termination_grace_period_seconds.unwrap_or(GRACE).min(limit);
         stop(spec, observed, grace, now, &mut next);
         return next;
@@ -100,7 +104,7 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
         next.at(deadline);
     }
     if let Some(message) = observed.exceeded.clone() {
-        let failure = Failure { reason: "Evicted", message, grace: Some(EVICTED) };
+        let failure = Failure { reason: Failure::EVICTED, message, grace: Some(EVICTED) };
         next.actions.push(Action::Fail(failure));
         return next;
     }
@@ -116,6 +120,12 @@ pub(crate) fn decide(pod: &Pod, observed: &Observed, now: Timestamp) -> Next {
         containers(pod, spec, observed, now, &mut next);
     }
     next
+}
+
+/// A pod that is not begun again is over with its node, and did not do so by itself: as a kubelet says it.
+fn shut_down(limit: i64) -> Failure {
+    let message = "Pod was terminated in response to imminent node shutdown.".to_owned();
+    Failure { reason: Failure::SHUT_DOWN, message, grace: Some(limit) }
 }
 
 fn deadline(pod: &Pod, spec: &PodSpec, observed: &Observed) -> Option<Timestamp> {

@@ -153,6 +153,21 @@ fn a_node_that_stops_ends_containers_within_its_time_and_begins_nothing() {
     check(&pod, &halting(with(&[("a", running()), ("b", here())])), "stop a 5s");
     check(&pod, &halting(with(&[("a", ended(143)), ("b", ended(0))])), "");
     check(&pod, &halting(Observed::default()), "");
+
+    let pod = once();
+    check(&pod, &halting(with(&[("a", here())])), "");
+    let mut observed = halting(with(&[("a", running())]));
+    check(&pod, &observed, "fail Terminated");
+    let Action::Fail(failure) = decide(&pod, &observed, now()).actions.remove(0) else {
+        panic!("no failure")
+    };
+    observed.failed = Some(failure);
+    check(&pod, &observed, "stop a 5s");
+}
+
+/// A pod that is not begun again.
+fn once() -> Pod {
+    pod(json!({"restartPolicy": "Never"}))
 }
 
 #[test]

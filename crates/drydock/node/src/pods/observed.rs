@@ -63,6 +63,18 @@ pub(crate) struct Failure {
     pub grace: Option<i64>,
 }
 
+impl Failure {
+    /// It took more than it may.
+    pub const EVICTED: &str = "Evicted";
+    /// Its node stopped.
+    pub const SHUT_DOWN: &str = "Terminated";
+
+    /// Whether the node ended what would have gone on: whoever counts failures may not count this one.
+    pub fn is_disruption(&self) -> bool {
+        [Self::EVICTED, Self::SHUT_DOWN].contains(&self.reason)
+    }
+}
+
 /// One container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Seen {

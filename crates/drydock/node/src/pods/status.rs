@@ -15,6 +15,7 @@ use super::phase::{self, Phase};
 use super::quality;
 
 /// The conditions that the node keeps; those of others are left alone.
+const DISRUPTED: &str = "DisruptionTarget";
 const SCHEDULED: &str = "PodScheduled";
 const SANDBOX: &str = "PodReadyToStartContainers";
 const INITIALIZED: &str = "Initialized";
@@ -242,8 +243,12 @@ fn conditions(
         _ => said(READY, containers.holds, containers.reason, containers.message.clone()),
     };
     let sandbox = said(SANDBOX, matches!(observed.sandbox, Sandbox::Up(_)), None, None);
+    let disrupted = observed.failed.as_ref().filter(|failure| failure.is_disruption());
+    let disrupted = disrupted
+        .map(|failure| said(DISRUPTED, true, Some("TerminationByKubelet"), Some(failure.message.clone())));
     [sandbox, initialized, ready, containers, yes(SCHEDULED)]
         .into_iter()
+        .chain(disrupted)
         .map(|said| {
             let status = if said.holds { "True" } else { "False" };
             let before = old.iter().find(|condition| condition.type_ == said.kind);

@@ -355,7 +355,7 @@ impl Worker {
     }
 
     fn fail(&mut self, failure: Failure) {
-        let kind = if failure.reason == "Evicted" { Kind::Warning } else { Kind::Normal };
+        let kind = if failure.reason == Failure::EVICTED { Kind::Warning } else { Kind::Normal };
         self.say(kind, failure.reason, failure.message.clone());
         self.observed.failed = Some(failure);
     }
