@@ -225,7 +225,6 @@ impl Call<'_> {
         }
         let show = self.kind.returns_deleted_object();
         match mark(&self.kind, &mut object, options, self.now) {
-            Mark::Pending => Ok(Deleted { outcome: Outcome::Stored(stored), gone: false, show }),
             Mark::Waits if object == live => {
                 Ok(Deleted { outcome: Outcome::Stored(stored), gone: false, show })
             }
@@ -271,15 +270,19 @@ impl Call<'_> {
     }
 }
 
-/// Says in a Pod that it was evicted, which the policies of Jobs go by.
+/// Says in a Pod that it was evicted, which the policies of Jobs go by. It was since it was first said to be disrupted.
 fn say_evicted(pod: &mut Value, now: Timestamp) {
+    const TYPE: &str = "DisruptionTarget";
+    let mut held = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let held = held.find(|one| one["type"] == TYPE && one["status"] == "True");
+    let since = held.map_or_else(|| object::time(now).into(), |held| held["lastTransitionTime"].clone());
     let condition = json!({
-        "type": "DisruptionTarget",
+        "type": TYPE,
         "status": "True",
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
         "lastProbeTime": null,
-        "lastTransitionTime": object::time(now),
+        "lastTransitionTime": since,
     });
     object::set_condition(pod, condition);
 }
@@ -287,9 +290,7 @@ fn say_evicted(pod: &mut Value, now: Timestamp) {
 /// What a delete makes of an object.
 #[derive(Debug, PartialEq, Eq)]
 enum Mark {
-    /// It was deleted before and waits; nothing changes.
-    Pending,
-    /// It is marked and waits.
+    /// It is marked, now or from before, and waits.
     Waits,
     /// It can go.
     Gone,
@@ -304,7 +305,7 @@ fn mark(kind: &Kind, object: &mut Value, options: &DeleteOptions, now: Timestamp
         definitions::mark_terminating(object, now);
     }
     let graceful = match shorten(kind, object, options, now) {
-        Grace::Pending => return Mark::Pending,
+        Grace::Pending => return Mark::Waits,
         Grace::Seconds(seconds) => Some(seconds),
         Grace::None => None,
     };
@@ -424,7 +425,7 @@ fn mark_namespace(object: &mut Value, options: &DeleteOptions, now: Timestamp) -
             || !object::finalizers(object).is_empty()
     };
     if object::is_terminating(object) {
-        return if held(object) { Mark::Pending } else { Mark::Gone };
+        return if held(object) { Mark::Waits } else { Mark::Gone };
     }
     let finalizers = collected(object, options.propagation.filter(|p| *p != Propagation::Background));
     object::set_finalizers(object, &finalizers);

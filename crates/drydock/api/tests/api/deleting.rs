@@ -291,3 +291,53 @@ async fn an_eviction_of_what_does_not_serve_costs_nothing_and_is_said_in_the_pod
     assert_eq!(said["reason"], "EvictionByEvictionAPI");
     assert_eq!(cluster.get(&format!("{budgets}/b")).await["status"]["disruptionsAllowed"], 0);
 }
+
+#[tokio::test]
+async fn an_eviction_of_what_is_going_already_is_said_once_and_not_by_a_dry_run() {
+    let cluster = Cluster::new().await;
+    service_account(&cluster).await;
+    let mut body = pod("a");
+    body["spec"]["nodeName"] = "n1".into();
+    cluster.must(&format!("POST {PODS}"), body).await;
+    let going = cluster.must(&format!("DELETE {PODS}/a"), Value::Null).await;
+    let evict = async |dry: &str| {
+        let options = if dry.is_empty() { json!({}) } else { json!({ "dryRun": [dry] }) };
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}, "deleteOptions": options});
+        cluster.must(&format!("POST {PODS}/a/eviction"), eviction).await
+    };
+    evict("All").await;
+    assert_eq!(cluster.get(&format!("{PODS}/a")).await, going);
+    evict("").await;
+    let said = cluster.get(&format!("{PODS}/a")).await;
+    let conditions = said["status"]["conditions"].as_array().unwrap();
+    let condition = conditions.iter().find(|condition| condition["type"] == "DisruptionTarget").unwrap();
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("True"), &json!("EvictionByEvictionAPI"))
+    );
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        assert_eq!(said["metadata"][field], going["metadata"][field]);
+    }
+    evict("").await;
+    assert_eq!(cluster.get(&format!("{PODS}/a")).await, said);
+}
+
+#[tokio::test]
+async fn what_was_disrupted_before_its_eviction_has_been_so_since_then() {
+    let cluster = Cluster::new().await;
+    service_account(&cluster).await;
+    let mut body = pod("a");
+    body["spec"]["nodeName"] = "n1".into();
+    cluster.must(&format!("POST {PODS}"), body).await;
+    let before = "2020-01-01T00:00:00Z";
+    let preempted = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "lastTransitionTime": before});
+    cluster.must(&format!("PATCH {PODS}/a/status"), json!({"status": {"conditions": [preempted]}})).await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}});
+    cluster.must(&format!("POST {PODS}/a/eviction"), eviction).await;
+    let evicted = cluster.get(&format!("{PODS}/a")).await;
+    let said = &evicted["status"]["conditions"][0];
+    assert_eq!(
+        (said["reason"].as_str(), said["lastTransitionTime"].as_str()),
+        (Some("EvictionByEvictionAPI"), Some(before))
+    );
+}
