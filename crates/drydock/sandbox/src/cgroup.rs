@@ -265,13 +265,15 @@ pub(crate) fn remove(directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    for entry in entries {
+    let emptied = entries.into_iter().try_for_each(|entry| {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            remove(&entry.path())?;
+        match entry.file_type()?.is_dir() {
+            true => remove(&entry.path()),
+            false => Ok(()),
         }
-    }
-    match fs::remove_dir(directory) {
+    });
+    // Somebody else may remove it at the same time.
+    match emptied.and_then(|()| fs::remove_dir(directory)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }

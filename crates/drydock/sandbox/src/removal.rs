@@ -6,7 +6,8 @@
 //!
 //! **Always holds:** two directories are open at a time, however deep the tree. No link is followed, and nothing outside
 //! of the directory is touched, whatever is done to the tree meanwhile: all is done by name in directories that are open.
-//! What is mounted somewhere below stays as it is, and with it what it is mounted on.
+//! What is mounted somewhere below stays as it is, and with it what it is mounted on. Several may remove a tree at once:
+//! what one finds gone is what all of them wanted.
 
 use std::ffi::CStr;
 use std::io;
@@ -38,11 +39,17 @@ pub fn remove_all(path: &Path) -> io::Result<()> {
             // One that stays keeps the others from nothing.
             failed = failed.take().or(top_entry(&top, name, &mut moved).err());
             Ok(())
-        })?;
-        match failed {
-            Some(error) => return Err(error.into()),
-            None if any => {}
-            None => return gone(rustix::fs::rmdir(path)),
+        });
+        match (any, failed) {
+            // Somebody else was the last; whatever has the name now is not what was to be removed.
+            (Err(Errno::NOENT), _) => return Ok(()),
+            (Err(error), _) | (_, Some(error)) => return Err(error.into()),
+            (Ok(true), None) => {}
+            (Ok(false), None) => match gone(rustix::fs::rmdir(path)) {
+                // Whoever was still writing has written one more.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                other => return other,
+            },
         }
     }
 }
@@ -78,13 +85,14 @@ fn top_entry(top: &OwnedFd, name: &CStr, moved: &mut u64) -> Result<(), Errno> {
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
-    let inner = open(top, name)?;
-    each(&inner, |name| match unlinked(&inner, name)? {
-        true => Ok(()),
-        false => raise(&inner, name, top, moved),
-    })?;
-    // What was not seen is seen next time.
-    match rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR) {
+    let emptied = open(top, name).and_then(|inner| {
+        each(&inner, |name| match unlinked(&inner, name)? {
+            true => Ok(()),
+            false => raise(&inner, name, top, moved),
+        })
+    });
+    match emptied.and_then(|_| rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR)) {
+        // What was not seen, or went while it was looked at, is seen next time.
         Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(()),
         other => other,
     }
@@ -172,5 +180,21 @@ mod tests {
         }
         remove_all(&tree).unwrap();
         assert!(!tree.exists());
+    }
+    #[test]
+    fn several_may_remove_a_tree_at_once() {
+        let place = tempfile::tempdir().unwrap();
+        let tree = place.path().join("tree");
+        for _ in 0..100 {
+            for inner in ["a/b/c", "a/d/e", "f/g/h", "i"] {
+                fs::create_dir_all(tree.join(inner)).unwrap();
+                fs::write(tree.join(inner).join("file"), "x").unwrap();
+            }
+            std::thread::scope(|scope| {
+                let removers: Vec<_> = (0..4).map(|_| scope.spawn(|| remove_all(&tree))).collect();
+                removers.into_iter().for_each(|remover| remover.join().unwrap().unwrap());
+            });
+            assert!(!tree.exists());
+        }
     }
 }
