@@ -69,6 +69,7 @@ cases! {
     scale_and_status => "scale-status.txt",
     stateful_sets => "stateful.txt",
     storage => "storage.txt",
+    taints => "taints.txt",
     volumes => "volumes.txt",
     warnings => "warnings.txt",
     update => "update.txt",

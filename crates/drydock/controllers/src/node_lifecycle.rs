@@ -37,8 +37,8 @@ const GRACE: Duration = Duration::from_secs(50);
 const TURN: Duration = Duration::from_secs(5);
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
+pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// The conditions that only the node itself can vouch for.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];

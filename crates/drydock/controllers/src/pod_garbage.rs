@@ -61,26 +61,31 @@ fn decide(pod: &Pod, missing: Option<Duration>) -> Verdict {
     }
 }
 
+/// What is said of a pod that goes because of a disruption.
+pub(crate) fn victim(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
+    let mut condition = json!({
+        "type": VICTIM,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "observedGeneration": pod.metadata.generation,
+    });
+    // One that was a victim before is so since then.
+    if !pod.status.conditions.iter().any(|held| held == (VICTIM, "True")) {
+        condition["lastTransitionTime"] = json!(whole_seconds(now));
+    }
+    condition
+}
+
 /// What is said of a pod that did not end before it is deleted.
 fn failed(pod: &Pod, orphaned: bool, now: Timestamp) -> Option<Value> {
     if pod.finished() {
         return None;
     }
-    let generation = pod.metadata.generation;
-    let mut status = json!({ "phase": "Failed", "observedGeneration": generation });
+    let mut status = json!({ "phase": "Failed", "observedGeneration": pod.metadata.generation });
     if orphaned {
-        let mut condition = json!({
-            "type": VICTIM,
-            "status": "True",
-            "reason": "DeletionByPodGC",
-            "message": "PodGC: node no longer exists",
-            "observedGeneration": generation,
-        });
-        // One that was a victim before is so since then.
-        if !pod.status.conditions.iter().any(|held| held == (VICTIM, "True")) {
-            condition["lastTransitionTime"] = json!(whole_seconds(now));
-        }
-        status["conditions"] = json!([condition]);
+        let said = victim(pod, "DeletionByPodGC", "PodGC: node no longer exists", now);
+        status["conditions"] = json!([said]);
     }
     Some(json!({ "metadata": { "uid": pod.metadata.uid }, "status": status }))
 }

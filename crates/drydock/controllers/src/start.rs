@@ -19,7 +19,7 @@ use crate::objects::resource::Resource;
 use crate::{
     Options, SCHEDULER, WATCHER, cluster_roles, cron_job, daemon_set, deployment, disruption,
     endpoint_slices, endpoints, ephemeral, garbage, job, namespaces, node_lifecycle, pod_garbage, protection,
-    replica_set, root_ca, scheduler, service_accounts, stateful_set, volumes as binding,
+    replica_set, root_ca, scheduler, service_accounts, stateful_set, taint_eviction, volumes as binding,
 };
 
 /// Workers of the controllers that have little to do.
@@ -109,6 +109,11 @@ pub fn run(
     let controller =
         node_lifecycle::Controller::new(own, told, clock.clone(), &mut nodes, &mut leases, &queue);
     work!(house, "node-lifecycle", FEW, queue, controller, [nodes, leases]);
+
+    let (queue, own) = (Arc::default(), rest("node-controller"));
+    let (told, now) = (voice("taint-eviction-controller", &own), clock.clone());
+    let controller = taint_eviction::Controller::new(own, told, now, &mut pods, &mut nodes, &queue);
+    work!(house, "taint-eviction", FEW, queue, controller, [pods, nodes]);
 
     let (queue, own) = (Arc::default(), rest("pod-garbage-collector"));
     let controller = pod_garbage::Controller::new(own, clock.clone(), &mut pods, &mut nodes, &queue);

@@ -213,7 +213,7 @@ pub struct PreferredPods {
 
 /// A taint that does not keep the pod away.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
     /// Which taint; any when empty.
     pub key: Box<str>,
@@ -223,6 +223,8 @@ pub struct Toleration {
     pub value: Box<str>,
     /// Which effect.
     pub effect: Effect,
+    /// For how long it does not send the pod away; for ever when not said.
+    pub toleration_seconds: Option<i64>,
 }
 
 impl Toleration {

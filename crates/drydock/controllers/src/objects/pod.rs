@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::meta::Meta;
-use super::placement::{Amounts, Placement};
+use super::placement::{Amounts, Placement, Toleration};
 pub use conditions::Conditions;
 
 /// A pod.
@@ -133,6 +133,13 @@ pub struct Ready {
     pub is: bool,
     /// Since when.
     pub since: Option<Timestamp>,
+}
+
+impl PodSpec {
+    /// Which taints do not keep it away.
+    pub fn tolerations(&self) -> &[Toleration] {
+        self.placement.as_ref().map_or(&[], |placement| &placement.tolerations)
+    }
 }
 
 impl Pod {
