@@ -1,7 +1,8 @@
 //! What kube-controller-manager and kube-scheduler do, as ordinary clients: garbage collection, namespace deletion,
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, Endpoints and EndpointSlices, default accounts, the
 //! cluster's certificate, disruption budgets, aggregated roles; claims are bound to volumes, and both are kept while
-//! they are in use; nodes are listened for, pods are given to them, and those that lost theirs, or may not stay there, are taken away.
+//! they are in use; nodes are listened for, pods are given to them, and those that lost theirs, or may not stay there,
+//! are taken away.
 //!
 //! Each controller is one module, and in it one decision: a pure function from objects to what shall happen,
 //! with its tests beside it. What drives them is in the module `machinery`, once for all: a kind is watched once for
