@@ -7,11 +7,13 @@
 //! | `/status` | all that is known, as JSON |
 //!
 //! **What always holds.** Nothing that is asked changes anything, and nothing secret is known here. An answer comes from
-//! memory. Who asks slowly, at length or a hundred times at once is hung up on, and keeps nobody else from an answer.
+//! memory. Who asks slowly, at length or a hundred times at once is hung up on, the oldest first, and keeps nobody else
+//! from an answer.
 
+use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,14 +37,21 @@ pub(crate) fn listen(address: SocketAddr, status: &Arc<Status>) -> io::Result<So
     let bound = listener.local_addr()?;
     let status = Arc::clone(status);
     thread::Builder::new().name("listens".to_owned()).spawn(move || {
+        let mut open: VecDeque<Weak<TcpStream>> = VecDeque::new();
         for connection in listener.incoming() {
             match connection {
-                // Few but those who answer know of it.
-                Ok(_) if Arc::strong_count(&status) > AT_ONCE => {}
                 Ok(connection) => {
-                    let status = Arc::clone(&status);
+                    open.retain(|one| one.strong_count() > 0);
+                    if open.len() >= AT_ONCE
+                        && let Some(oldest) = open.pop_front().and_then(|one| one.upgrade())
+                    {
+                        // Whoever answers there finds it closed, if it is not by now.
+                        let _hung_up = oldest.shutdown(Shutdown::Both);
+                    }
+                    let (connection, status) = (Arc::new(connection), Arc::clone(&status));
+                    open.push_back(Arc::downgrade(&connection));
                     // Where there is no thread to be had, there is nobody to answer.
-                    let _busy = thread::Builder::new().spawn(move || answer(connection, &status));
+                    let _busy = thread::Builder::new().spawn(move || answer(&connection, &status));
                 }
                 // Out of file descriptors: it may get better.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -53,9 +62,9 @@ pub(crate) fn listen(address: SocketAddr, status: &Arc<Status>) -> io::Result<So
 }
 
 /// Whoever hung up does not want to know.
-fn answer(mut connection: TcpStream, status: &Status) -> io::Result<()> {
+fn answer(mut connection: &TcpStream, status: &Status) -> io::Result<()> {
     connection.set_write_timeout(Some(WITHIN))?;
-    let (code, kind, body) = match asked(&mut connection)?.as_deref() {
+    let (code, kind, body) = match asked(connection)?.as_deref() {
         Some("/healthz") => ("200 OK", "text/plain", "ok\n".to_owned()),
         Some("/readyz") => match status.serves() {
             Ok(()) => ("200 OK", "text/plain", "ok\n".to_owned()),
@@ -74,7 +83,7 @@ fn answer(mut connection: TcpStream, status: &Status) -> io::Result<()> {
 }
 
 /// The path that is asked for; nothing where that is no request for one.
-fn asked(connection: &mut TcpStream) -> io::Result<Option<String>> {
+fn asked(mut connection: &TcpStream) -> io::Result<Option<String>> {
     let deadline = Instant::now() + WITHIN;
     let (mut request, mut piece) = (Vec::new(), [0; 1024]);
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -116,7 +125,7 @@ mod tests {
         let status = Arc::new(Status::new(Flavour::Mysql, "/".into(), "it starts"));
         let address = listen("127.0.0.1:0".parse().unwrap(), &status).unwrap();
         // Who says nothing keeps nobody waiting.
-        let silent: Vec<_> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let silent: Vec<_> = (0..3 * AT_ONCE).map(|_| TcpStream::connect(address).unwrap()).collect();
         for (request, begins, ends) in [
             ("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n"),
             ("GET /readyz HTTP/1.1\r\n\r\n", "HTTP/1.1 503 ", "\r\n\r\nit starts\n"),
