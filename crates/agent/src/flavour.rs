@@ -128,13 +128,7 @@ impl Flavour {
 
     /// The first argument of a person's that is the agent's to give.
     pub(crate) fn reserved(self, arguments: &[OsString]) -> Option<&'static str> {
-        let reserved = self.traits().reserved;
-        let is = |argument: &OsString, name: &str| {
-            let argument = argument.to_string_lossy();
-            let short = name.len() == 2 && argument.starts_with(name);
-            short || argument.split('=').next() == Some(name)
-        };
-        reserved.iter().copied().find(|name| arguments.iter().any(|argument| is(argument, name)))
+        given(self.traits().reserved, arguments)
     }
 
     /// What the server is called with: a person's arguments, then the agent's, which are the last word. Some of the
@@ -145,7 +139,9 @@ impl Flavour {
             Flavour::Postgres => {
                 // Otherwise nobody but the pod itself is heard. A person may say otherwise behind it.
                 arguments.splice(0..0, ["-c".into(), "listen_addresses=*".into()]);
+                // A person's configuration file may name another directory, which counts for more than -D.
                 arguments.extend(["-D".into(), data.into()]);
+                arguments.extend(["-c".into(), option("data_directory=", data)]);
             }
             Flavour::Mariadb | Flavour::Mysql => {
                 // Some configurations hear nobody but the pod itself; nor is who asks looked up by name, for accounts
@@ -186,6 +182,16 @@ impl fmt::Display for Flavour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.traits().name)
     }
+}
+
+/// The first of these options that is among the arguments.
+pub(crate) fn given<'name>(names: &[&'name str], arguments: &[OsString]) -> Option<&'name str> {
+    let is = |argument: &OsString, name: &str| {
+        let argument = argument.to_string_lossy();
+        let short = name.len() == 2 && argument.starts_with(name);
+        short || argument.split('=').next() == Some(name)
+    };
+    names.iter().copied().find(|name| arguments.iter().any(|argument| is(argument, name)))
 }
 
 /// An option and a path, which may be no text.
@@ -234,5 +240,12 @@ mod tests {
             let words: Vec<OsString> = arguments.split_whitespace().map(OsString::from).collect();
             assert_eq!(flavour.reserved(&words), expected, "{arguments}");
         }
+    }
+
+    #[test]
+    fn the_agents_directory_is_the_last_word() {
+        let given = ["-c".into(), "config_file=/etc/postgresql.conf".into()];
+        let arguments = Flavour::Postgres.arguments(Path::new("/volume/data"), None, &given);
+        assert_eq!(arguments.last().unwrap(), "data_directory=/volume/data");
     }
 }

@@ -1,6 +1,7 @@
 //! From what was asked to how it ended.
 
 use std::cmp::Ordering;
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -15,7 +16,7 @@ use nix::sys::signal::Signal;
 
 use crate::attend::{Attended, attend, make_way};
 use crate::backup::BackupError;
-use crate::flavour::{Flavour, SOCKET, option};
+use crate::flavour::{Flavour, SOCKET, given, option};
 use crate::listen::listen;
 use crate::memory::InMemory;
 use crate::passwords::Passwords;
@@ -175,6 +176,13 @@ pub(crate) fn check(mut run: Run) -> Result<Checked, RunError> {
         }
         if run.member.as_deref().is_none_or(str::is_empty) {
             return asked("an etcd member needs a name: the pod's".to_owned());
+        }
+        let in_file = given(&["--config-file", "-config-file"], &run.arguments);
+        let set = env::var_os("ETCD_CONFIG_FILE").is_some_and(|file| !file.is_empty());
+        if let Some(name) = in_file.or(set.then_some("ETCD_CONFIG_FILE")) {
+            return asked(format!(
+                "with {name} etcd heeds nothing else, not even where its data is: give it arguments, or variables"
+            ));
         }
         return Ok(Checked { run, contents: None });
     }

@@ -328,10 +328,19 @@ fn what_must_not_or_cannot_run_is_refused_in_one_line() {
         ("postgres", "empty", &["--member", "a"], "PostgreSQL has no members"),
         ("postgres", "empty", &nothing, "is empty"),
         ("etcd", "empty", &[], "an etcd member needs a name"),
+        (
+            "etcd",
+            "empty",
+            &["--member", "a", "--", "--config-file=/a"],
+            "with --config-file etcd heeds nothing else",
+        ),
     ] {
         let refused = stage.refused(said(&mut stage.run(server, volume, more), ""));
         assert!(refused.contains(expected), "{server} {volume}: {refused}");
     }
+    let mut elsewhere = stage.run("etcd", "empty", &["--member", "a"]);
+    let refused = stage.refused(said(elsewhere.env("ETCD_CONFIG_FILE", "/a"), ""));
+    assert!(refused.contains("with ETCD_CONFIG_FILE etcd heeds nothing else"), "{refused}");
     let mut later = stage.run("postgres", "volume", &["--upgrade"]);
     let refused = stage.refused(said(later.env("POSTGRES_VERSION", "18.6"), ""));
     assert!(refused.contains("PostgreSQL 17.12, which PostgreSQL 18.6 must not open: dump it"), "{refused}");
