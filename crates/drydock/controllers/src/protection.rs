@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::machinery::awaited::LOOK_AGAIN;
-use crate::machinery::cache::{Cache, Kind};
+use crate::machinery::cache::{Cache, Change, Kind};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::{Next, Queue};
 use crate::machinery::rest::{Error, Rest, json_bytes};
@@ -24,9 +24,18 @@ fn may_go(meta: &Meta, finalizer: &str, used: impl FnOnce() -> bool) -> bool {
     meta.deleting() && meta.has_finalizer(finalizer) && !used()
 }
 
-/// Whether a pod has a claim. One that no node was given has not: no node would start it with a claim that goes.
-fn uses(pod: &Pod, claim: &str) -> bool {
-    !pod.spec.node_name.is_empty() && pod.claims().iter().any(|(own, _)| own == claim)
+/// Whether a pod has a claim. One that no node was given has not: no node would start it with a claim that goes. Nor has
+/// one that its node is done with what was made for it alone: it may be kept until that is gone.
+fn uses(pod: &Pod, claim: &Claim) -> bool {
+    let own = || !pod.shut_down() && claim.metadata.controller().is_some_and(|it| it.uid == pod.metadata.uid);
+    let is_this = |(name, alone): (String, bool)| *name == *claim.metadata.name && (!alone || own());
+    !pod.spec.node_name.is_empty() && pod.claims().into_iter().any(is_this)
+}
+
+/// Whether a pod has left a claim that is to go.
+fn lets_go(change: &Change<'_, Pod>, claim: &Claim) -> bool {
+    let uses = |pod: &Arc<Pod>| uses(pod, claim);
+    claim.metadata.deleting() && change.before.is_some_and(uses) && !change.after.is_some_and(uses)
 }
 
 /// Takes a finalizer off, by update: that is what the roles allow.
@@ -66,10 +75,10 @@ impl Claims {
         });
         let (keys, known) = (queue.clone(), claims.cache.clone());
         pods.on_change(move |change| {
-            let Some(pod) = change.before.filter(|_| change.after.is_none()) else { return };
+            let Some(pod) = change.before else { return };
             for (claim, _) in pod.claims() {
                 let key = Key::new(pod.metadata.namespace.clone(), claim);
-                if known.get(&key).is_some_and(|claim| claim.metadata.deleting()) {
+                if known.get(&key).is_some_and(|claim| lets_go(change, &claim)) {
                     keys.add(key);
                 }
             }
@@ -80,13 +89,13 @@ impl Claims {
     /// Lets one claim go, if it may.
     pub async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
         let Some(claim) = self.claims.get(key) else { return Ok(Next::OnChange) };
-        let used = || !self.pods.in_namespace(&key.namespace, |pod| uses(pod, &key.name)).is_empty();
+        let used = || !self.pods.in_namespace(&key.namespace, |pod| uses(pod, &claim)).is_empty();
         if !may_go(&claim.metadata, CLAIM, used) {
             return Ok(Next::OnChange);
         }
         // A pod may be newer than what is known, and what it has would be removed under it.
         let pods: Vec<Pod> = self.rest.list(Pod::resource(), &key.namespace).await?;
-        if pods.iter().any(|pod| uses(pod, &key.name)) {
+        if pods.iter().any(|pod| uses(pod, &claim)) {
             return Ok(Next::After(LOOK_AGAIN));
         }
         release(&self.rest, Claim::resource(), key, CLAIM).await?;
@@ -132,9 +141,54 @@ mod tests {
             let volumes = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }, { "name": "w", "emptyDir": {} }]);
             serde_json::from_value(json!({ "spec": { "nodeName": node, "volumes": volumes } })).unwrap()
         };
-        assert!(uses(&pod("n"), "data"));
-        assert!(!uses(&pod("n"), "other"));
-        assert!(!uses(&pod(""), "data"));
+        let claim = |name: &str| {
+            serde_json::from_value(json!({ "metadata": { "name": name, "namespace": "s" } })).unwrap()
+        };
+        assert!(uses(&pod("n"), &claim("data")));
+        assert!(!uses(&pod("n"), &claim("other")));
+        assert!(!uses(&pod(""), &claim("data")));
+    }
+
+    /// A pod with a claim of its own, and how long it has to end if it is deleted.
+    fn with_its_own(uid: &str, grace: Option<i64>) -> Value {
+        let deleted = grace.map(|_| "2026-01-01T00:00:00Z");
+        json!({
+            "metadata": {
+                "name": "p", "namespace": "s", "uid": uid,
+                "deletionTimestamp": deleted, "deletionGracePeriodSeconds": grace,
+            },
+            "spec": { "nodeName": "n", "volumes": [{ "name": "v", "ephemeral": {} }] },
+        })
+    }
+
+    /// The claim of such a pod, which goes.
+    fn of_its_own(uid: &str) -> Value {
+        let owner = json!([{ "kind": "Pod", "name": "p", "uid": uid, "controller": true }]);
+        let deleted = "2026-01-01T00:00:00Z";
+        json!({ "metadata": { "name": "p-v", "namespace": "s", "deletionTimestamp": deleted, "ownerReferences": owner } })
+    }
+
+    #[test]
+    fn a_claim_of_its_own_is_used_until_the_node_is_done_with_the_pod() {
+        let claim: Claim = serde_json::from_value(of_its_own("1")).unwrap();
+        let uses = |uid, grace| uses(&serde_json::from_value(with_its_own(uid, grace)).unwrap(), &claim);
+        assert!(uses("1", None));
+        assert!(uses("1", Some(30)));
+        assert!(!uses("1", Some(0)));
+        // Another one of its name waits until it is gone.
+        assert!(!uses("2", None));
+    }
+
+    #[test]
+    fn a_claim_that_goes_is_looked_at_when_a_pod_has_it_no_more() {
+        let claim: Claim = serde_json::from_value(of_its_own("1")).unwrap();
+        let pod = |grace| Arc::new(serde_json::from_value(with_its_own("1", grace)).unwrap());
+        let (here, ending, ended) = (pod(None), pod(Some(30)), pod(Some(0)));
+        let looked_at = |before, after| lets_go(&Change { before, after }, &claim);
+        assert!(!looked_at(None, Some(&here)));
+        assert!(!looked_at(Some(&here), Some(&ending)));
+        assert!(looked_at(Some(&ending), Some(&ended)));
+        assert!(looked_at(Some(&here), None));
     }
 
     #[test]

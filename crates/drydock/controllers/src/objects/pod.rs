@@ -172,6 +172,11 @@ impl Pod {
         !self.finished() && !self.metadata.deleting()
     }
 
+    /// Whether its node is done with it, or nobody waits for that: only others may still hold it.
+    pub fn shut_down(&self) -> bool {
+        self.metadata.deleting() && self.metadata.deletion_grace_period_seconds == Some(0)
+    }
+
     /// Whether it is ready.
     pub fn ready(&self) -> bool {
         self.status.ready.is_some_and(|ready| ready.is)
