@@ -3,11 +3,14 @@
 //! The decision is [`plan`](plan::plan). Pods are bound to their nodes by the scheduler, which each names in its
 //! affinity. A pod is of the current template or of another; which there were is in the set's revisions.
 
+mod backoff;
 mod plan;
 mod pod;
 mod rollout;
 
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::Clock;
 use crate::claim::claim;
@@ -19,11 +22,12 @@ use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, Rest, json_bytes};
 use crate::objects::daemon::{DaemonSet, DaemonSetStatus, REVISION};
 use crate::objects::node::Node;
-use crate::objects::pod::Pod;
+use crate::objects::pod::{Phase, Pod};
 use crate::objects::resource::Key;
 use crate::objects::stateful::Revision;
 use crate::own;
 use crate::revisions::Revisions;
+use backoff::Backoff;
 use plan::{Step, View};
 
 /// What the controller listens to.
@@ -39,6 +43,7 @@ pub struct Controller {
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
     revisions: Revisions,
+    backoff: Mutex<Backoff>,
     awaited: Awaited<Key>,
 }
 
@@ -61,7 +66,17 @@ impl Controller {
         });
         let (sets, pods, nodes) = (sets.cache.clone(), pods.cache.clone(), nodes.cache.clone());
         let revisions = Revisions::new(rest.clone(), revisions.cache.clone());
-        Self { rest, recorder, clock, sets, pods, nodes, revisions, awaited: Awaited::default() }
+        Self {
+            rest,
+            recorder,
+            clock,
+            sets,
+            pods,
+            nodes,
+            revisions,
+            backoff: Mutex::default(),
+            awaited: Awaited::default(),
+        }
     }
 
     /// Brings one set nearer to what was asked for.
@@ -88,7 +103,9 @@ impl Controller {
         }
         let pods = self.gather(key, &set).await?;
         let nodes = self.nodes.all(|_| true);
-        let plan = plan::plan(&View { set: &set, nodes: &nodes, pods: &pods, now: (self.clock)() });
+        let now = (self.clock)();
+        let plan =
+            plan::plan(&View { set: &set, nodes: &nodes, pods: &pods, backoff: &self.backoff.lock(), now });
         let mut outcome = Ok(());
         for step in plan.steps {
             outcome = outcome.and(self.carry_out(key, &set, step).await);
@@ -124,8 +141,11 @@ impl Controller {
         let pod = match step {
             Step::Create(node) => return self.create(key, set, &node).await,
             Step::Replace(pod) => {
-                let (reason, message) = plan::ended(&pod);
-                self.recorder.record(set, Severity::Warning, reason, message);
+                if pod.status.phase == Phase::Failed {
+                    self.backoff.lock().failed(set, pod::target(&pod), (self.clock)());
+                }
+                let (severity, reason, message) = plan::ended(&pod);
+                self.recorder.record(set, severity, reason, message);
                 pod
             }
             Step::Delete(pod) => pod,

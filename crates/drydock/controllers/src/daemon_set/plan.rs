@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::pod::{target, tolerations};
+use super::backoff::Backoff;
+use super::pod::{self, target};
 use super::rollout::{Place, Rollout};
+use crate::machinery::recorder::Severity;
 use crate::objects::daemon::{DaemonSet, DaemonSetStatus, REVISION};
 use crate::objects::node::{Effect, Node};
 use crate::objects::placement::Placement;
-use crate::objects::pod::{Phase, Pod};
+use crate::objects::pod::{Phase, Pod, PodSpec};
 use crate::objects::selector::includes;
 
 /// What is known when a DaemonSet is decided on.
@@ -22,6 +24,8 @@ pub struct View<'a> {
     pub nodes: &'a [Arc<Node>],
     /// Its pods.
     pub pods: &'a [Arc<Pod>],
+    /// Which nodes are left alone for a while.
+    pub backoff: &'a Backoff,
     /// The time.
     pub now: Timestamp,
 }
@@ -37,7 +41,7 @@ pub enum Step {
     Replace(Arc<Pod>),
 }
 
-/// What to do, what to say, and when to look again because a pod will have been ready long enough.
+/// What to do, what to say, and when to look again: a pod will have been ready long enough, or a node left alone.
 pub struct Plan {
     /// What to do.
     pub steps: Vec<Step>,
@@ -55,21 +59,23 @@ enum Wanted {
     No,
 }
 
-/// Whether a pod of the set belongs on a node: a node that nothing but a taint keeps it from keeps one it has.
-fn wanted(placement: &Placement, node: &Node) -> Wanted {
+/// Whether a pod that is so belongs on a node: a node that nothing but a taint keeps it from keeps one it has.
+fn wanted(spec: &PodSpec, node: &Node) -> Wanted {
     let (name, labels) = (&node.metadata.name, &node.metadata.labels);
-    let required = placement.affinity.node_affinity.required.as_ref();
-    let suits = includes(labels, &placement.node_selector)
-        && required.is_none_or(|any| any.node_selector_terms.iter().any(|term| term.matches(name, labels)));
-    if !suits {
+    let required = |placement: &Placement| {
+        let required = placement.affinity.node_affinity.required.as_ref();
+        includes(labels, &placement.node_selector)
+            && required
+                .is_none_or(|any| any.node_selector_terms.iter().any(|term| term.matches(name, labels)))
+    };
+    let elsewhere = !spec.node_name.is_empty() && *spec.node_name != **name;
+    if elsewhere || !spec.placement.as_deref().is_none_or(required) {
         return Wanted::No;
     }
-    let own = tolerations();
-    let tolerations = || placement.tolerations.iter().chain(&own);
     let keeps_away: Vec<Effect> = node
         .taints()
         .filter(|taint| taint.effect != Effect::PreferNoSchedule)
-        .filter(|taint| !tolerations().any(|one| one.tolerates(taint)))
+        .filter(|taint| !spec.tolerations().iter().any(|one| one.tolerates(taint)))
         .map(|taint| taint.effect)
         .collect();
     match keeps_away.as_slice() {
@@ -122,13 +128,13 @@ pub fn plan(view: &View<'_>) -> Plan {
         min_ready: Duration::from_secs(u64::try_from(spec.min_ready_seconds).unwrap_or(0)),
         now: view.now,
     };
-    let template: Pod = serde_json::from_str(spec.template.raw().get()).unwrap_or_default();
-    let placement = template.spec.placement.unwrap_or_default();
+    let suited: PodSpec = serde_json::from_value(pod::spec(view.set)).unwrap_or_default();
     let mut on_nodes: BTreeMap<&str, Vec<Arc<Pod>>> = BTreeMap::new();
-    for pod in view.pods {
+    // One that is for no node is nobody's business.
+    for pod in view.pods.iter().filter(|pod| !target(pod).is_empty()) {
         on_nodes.entry(target(pod)).or_default().push(pod.clone());
     }
-    let (mut steps, mut rollout) = (Vec::new(), Rollout::of(view.set));
+    let (mut steps, mut waits, mut rollout) = (Vec::new(), Vec::new(), Rollout::of(view.set));
     let mut status = DaemonSetStatus {
         observed_generation: view.set.metadata.generation,
         conditions: view.set.status.conditions.clone(),
@@ -142,9 +148,10 @@ pub fn plan(view: &View<'_>) -> Plan {
             let (age, name) = (pod.metadata.creation_timestamp, pod.metadata.name.clone());
             (pod.spec.node_name.is_empty(), age, judge.is_current(pod), name)
         });
-        let wanted = wanted(&placement, node);
+        let wanted = wanted(&suited, node);
         judge.count(wanted, pods.first().map(|pod| &**pod), &mut status);
-        let empty = pods.is_empty();
+        let (empty, left_alone) =
+            (pods.is_empty(), view.backoff.left(view.set, &node.metadata.name, view.now));
         // One that goes keeps its place until it is gone.
         pods.retain(|pod| !pod.metadata.deleting());
         match wanted {
@@ -152,30 +159,36 @@ pub fn plan(view: &View<'_>) -> Plan {
             Wanted::IfThere if empty => {}
             Wanted::Yes | Wanted::IfThere => {
                 let wanted = wanted == Wanted::Yes;
-                let place = Place { node: &node.metadata.name, wanted, empty, pods };
+                let all = pods.len();
+                pods.retain(|pod| left_alone.is_zero() || pod.status.phase != Phase::Failed);
+                let held = pods.len() < all;
+                waits.extend(held.then_some(left_alone));
+                let place = Place { node: &node.metadata.name, wanted, empty, held, pods };
                 steps.extend(rollout.tend(&judge, place));
             }
         }
     }
-    // Of nodes that are gone.
-    let lost = on_nodes.into_values().flatten().filter(|pod| !pod.metadata.deleting());
+    // Those that wait for nodes that are gone; those that were there are the pod garbage collector's.
+    let waiting = |pod: &Arc<Pod>| pod.spec.node_name.is_empty() && !pod.metadata.deleting();
+    let lost = on_nodes.into_values().flatten().filter(waiting);
     steps.extend(lost.map(Step::Delete));
     steps.extend(rollout.go_on(status.desired_number_scheduled));
     status.number_unavailable = status.desired_number_scheduled - status.number_available;
-    let waits = view.pods.iter().filter_map(|pod| judge.available_in(pod)).filter(|wait| !wait.is_zero());
-    Plan { steps, status, look_again: waits.min() }
+    waits.extend(view.pods.iter().filter_map(|pod| judge.available_in(pod)).filter(|wait| !wait.is_zero()));
+    Plan { steps, status, look_again: waits.into_iter().min() }
 }
 
 /// What is said of a pod that has ended.
-pub fn ended(pod: &Pod) -> (&'static str, String) {
-    let (reason, how) = match pod.status.phase {
-        Phase::Succeeded => ("SucceededDaemonPod", "succeeded"),
-        _ => ("FailedDaemonPod", "failed"),
+pub fn ended(pod: &Pod) -> (Severity, &'static str, String) {
+    let (severity, reason, how, verb) = match pod.status.phase {
+        Phase::Succeeded => (Severity::Normal, "SucceededDaemonPod", "succeeded", "delete"),
+        _ => (Severity::Warning, "FailedDaemonPod", "failed", "kill"),
     };
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
-    let verb = if reason == "FailedDaemonPod" { "kill" } else { "delete" };
+    let node = target(pod);
     (
+        severity,
         reason,
-        format!("Found {how} daemon pod {namespace}/{name} on node {}, will try to {verb} it", target(pod)),
+        format!("Found {how} daemon pod {namespace}/{name} on node {node}, will try to {verb} it"),
     )
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::plan::{Plan, Step, View, plan};
@@ -44,7 +46,7 @@ fn nodes(text: &str) -> Vec<Arc<Node>> {
     text.split_whitespace().map(read).collect()
 }
 
-/// Pods as words: the node, and how it is (`new` or `old`, `ready`, `waits`, `going`, `failed`), each a second younger than
+/// Pods as words: the node, and how it is (`new` or `old`, `ready`, `waits`, `going`, `failed`, `succeeded`), each a second younger than
 /// the one before but for those that are `early`.
 fn pods(set: &DaemonSet, text: &str) -> Vec<Arc<Pod>> {
     let read = |(number, word): (usize, &str)| {
@@ -62,6 +64,7 @@ fn pods(set: &DaemonSet, text: &str) -> Vec<Arc<Pod>> {
                 "waits" => pod["spec"]["nodeName"] = "".into(),
                 "going" => pod["metadata"]["deletionTimestamp"] = NOW.into(),
                 "failed" => pod["status"]["phase"] = "Failed".into(),
+                "succeeded" => pod["status"]["phase"] = "Succeeded".into(),
                 "ready" => {
                     let since = "2026-01-01T00:59:55Z";
                     pod["status"]["conditions"] =
@@ -77,10 +80,19 @@ fn pods(set: &DaemonSet, text: &str) -> Vec<Arc<Pod>> {
 
 #[track_caller]
 fn check(more: Value, on: &str, have: &str, expected: &str) {
+    check_after("", more, on, have, expected);
+}
+
+/// The same when a pod of this node was replaced a second ago, for the third time.
+#[track_caller]
+fn check_after(failing: &str, more: Value, on: &str, have: &str, expected: &str) {
     let set = set(more);
     let (nodes, pods) = (nodes(on), pods(&set, have));
     let now = NOW.parse().unwrap();
-    let Plan { steps, status, look_again } = plan(&View { set: &set, nodes: &nodes, pods: &pods, now });
+    let mut backoff = Backoff::default();
+    (0..3).for_each(|_| backoff.failed(&set, failing, now - Duration::from_secs(1)));
+    let view = View { set: &set, nodes: &nodes, pods: &pods, backoff: &backoff, now };
+    let Plan { steps, status, look_again } = plan(&view);
     let step = |step: &Step| match step {
         Step::Create(node) => format!("create {node}"),
         Step::Delete(pod) => format!("delete {}", pod.metadata.name),
@@ -105,10 +117,37 @@ fn every_node_has_one() {
     check(json!({}), "a b", "", "create a, create b, 0/0/0 of 2 new 0 astray 0");
     check(json!({}), "a b", "a:waits b:ready", "1/1/2 of 2 new 2 astray 0");
     check(json!({}), "a", "a:ready a:ready", "delete a1, 1/1/1 of 1 new 1 astray 0");
-    check(json!({}), "a", "a:ready gone:ready", "delete gone1, 1/1/1 of 1 new 1 astray 0");
+    // One that waits for a node that is gone goes; one that was there is not taken away here.
+    check(json!({}), "a", "a:ready gone:waits gone:ready", "delete gone1, 1/1/1 of 1 new 1 astray 0");
     // One that goes keeps its place until it is gone.
     check(json!({}), "a", "a:ready:going", "1/1/1 of 1 new 1 astray 0");
     check(json!({}), "a", "a:failed", "replace a0, 0/0/1 of 1 new 1 astray 0");
+    check(json!({}), "a", "a:succeeded", "replace a0, 0/0/1 of 1 new 1 astray 0");
+}
+
+#[test]
+fn a_pod_that_waits_for_no_node_is_nobodys_business() {
+    let set = set(json!({}));
+    let mut lost = (*pods(&set, "a:waits")[0]).clone();
+    lost.spec.placement = None;
+    let now = NOW.parse().unwrap();
+    let (pods, backoff) = ([Arc::new(lost)], Backoff::default());
+    assert!(plan(&View { set: &set, nodes: &[], pods: &pods, backoff: &backoff, now }).steps.is_empty());
+}
+
+#[test]
+fn a_node_that_fails_pods_waits_for_the_next() {
+    check_after(
+        "a",
+        json!({}),
+        "a b",
+        "a:failed b:failed",
+        "replace b1, 0/0/2 of 2 new 2 astray 0, again in 3s",
+    );
+    check_after("a", json!({}), "a", "a:succeeded", "replace a0, 0/0/1 of 1 new 1 astray 0");
+    check_after("a", json!({}), "a:evicting", "a:failed", "delete a0, 0/0/0 of 0 new 0 astray 1");
+    check_after("a", surge(json!(1)), "a", "a:failed", "0/0/1 of 1 new 1 astray 0, again in 3s");
+    check_after("a", surge(json!(1)), "a", "a:old:ready a:failed", "1/1/1 of 1 new 0 astray 0, again in 3s");
 }
 
 #[test]
@@ -117,6 +156,9 @@ fn nodes_that_it_does_not_suit_have_none() {
     let big = json!({ "template": { "metadata": { "labels": { "app": "d" } }, "spec": spec } });
     check(big, "a:big b", "b:ready", "create a, delete b0, 0/0/0 of 1 new 0 astray 1");
     check(json!({}), "a:tainted b:cordoned", "", "create b, 0/0/0 of 1 new 0 astray 0");
+    let there = || json!({ "template": { "metadata": {}, "spec": { "nodeName": "b", "containers": [] } } });
+    check(there(), "a b", "", "create b, 0/0/0 of 1 new 0 astray 0");
+    check(there(), "a", "a:ready elsewhere:ready", "delete a0, 0/0/0 of 0 new 0 astray 1");
     // A taint that comes later sends it away only if it says so.
     check(json!({}), "a:tainted", "a:ready", "0/0/0 of 0 new 0 astray 1");
     check(json!({}), "a:evicting", "a:ready", "delete a0, 0/0/0 of 0 new 0 astray 1");
@@ -232,4 +274,34 @@ fn a_pod_waits_for_its_node_and_no_other() {
     assert_eq!(body["metadata"]["generateName"], "d-");
     assert_eq!(body["metadata"]["ownerReferences"][0]["kind"], "DaemonSet");
     assert_eq!(body["spec"]["tolerations"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn what_every_such_pod_tolerates_it_tolerates_for_ever_and_once() {
+    let own = json!([
+        { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9 },
+        { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "tolerationSeconds": 9 },
+    ]);
+    let spec = json!({ "hostNetwork": true, "containers": [], "tolerations": own });
+    let set = set(json!({ "template": { "metadata": {}, "spec": spec } }));
+    let body = pod::body(&set, "a");
+    let all = body["spec"]["tolerations"].as_array().unwrap();
+    let told = |one: &Value| {
+        let key = one["key"].as_str().unwrap().trim_start_matches("node.kubernetes.io/").to_owned();
+        key + &one["tolerationSeconds"].as_i64().map(|time| format!(" for {time}")).unwrap_or_default()
+    };
+    // What says another operator is another toleration.
+    assert_eq!(
+        all.iter().map(told).collect::<Vec<_>>().join(", "),
+        "not-ready, unreachable for 9, unreachable, disk-pressure, memory-pressure, pid-pressure, unschedulable, \
+         network-unavailable"
+    );
+}
+
+#[test]
+fn a_pod_that_ended_well_is_no_reason_to_warn() {
+    let set = set(json!({}));
+    let told = |how: &str| plan::ended(&pods(&set, how)[0]);
+    assert_eq!((told("a:failed").0, told("a:failed").1), (Severity::Warning, "FailedDaemonPod"));
+    assert_eq!((told("a:succeeded").0, told("a:succeeded").1), (Severity::Normal, "SucceededDaemonPod"));
 }

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::machinery::cache::Kind;
 use crate::objects::daemon::{DaemonSet, REVISION};
 use crate::objects::meta::OwnerReference;
-use crate::objects::placement::Toleration;
 use crate::objects::pod::Pod;
 
 /// The annotation of a set that counts its templates, and the label of pods that says the same.
@@ -21,17 +20,32 @@ const TOLERATED: [[&str; 2]; 6] = [
     ["node.kubernetes.io/unschedulable", "NoSchedule"],
 ];
 
-fn tolerated() -> Vec<Value> {
-    let one = |[key, effect]: [&str; 2]| json!({ "key": key, "operator": "Exists", "effect": effect });
-    TOLERATED.map(one).to_vec()
+/// What does not keep one that is in its node's own network.
+const IN_THE_HOSTS_NETWORK: [&str; 2] = ["node.kubernetes.io/network-unavailable", "NoSchedule"];
+
+/// What each pod of a set is: what the template says, with the tolerations that such pods have. One of its own about the
+/// same taint gives way, with the time that it may have.
+pub fn spec(set: &DaemonSet) -> Value {
+    let mut spec = set.spec.template.value()["spec"].take();
+    let mut all = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    let in_the_hosts = (spec["hostNetwork"] == true).then_some(IN_THE_HOSTS_NETWORK);
+    for [key, effect] in TOLERATED.into_iter().chain(in_the_hosts) {
+        let toleration = json!({ "key": key, "operator": "Exists", "effect": effect });
+        let about = |one: &Value| {
+            ["key", "operator", "value", "effect"].map(|it| one[it].as_str().unwrap_or("").to_owned())
+        };
+        let same: Vec<_> = all.iter_mut().filter(|one| about(one) == about(&toleration)).collect();
+        if same.is_empty() {
+            all.push(toleration);
+        } else {
+            same.into_iter().for_each(|one| *one = toleration.clone());
+        }
+    }
+    spec["tolerations"] = all.into();
+    spec
 }
 
-/// The same, as they are decided on.
-pub fn tolerations() -> Vec<Toleration> {
-    serde_json::from_value(tolerated().into()).unwrap_or_default()
-}
-
-/// The node that a pod is for: where it is, or the one that it waits for.
+/// The node that a pod is for: where it is, or the one that it waits for; empty if it says none.
 pub fn target(pod: &Pod) -> &str {
     if !pod.spec.node_name.is_empty() {
         return &pod.spec.node_name;
@@ -46,7 +60,7 @@ pub fn target(pod: &Pod) -> &str {
 
 /// The pod of a node, as JSON: the template with a name to be made, bound to the node by its affinity.
 pub fn body(set: &DaemonSet, node: &str) -> Value {
-    let mut template = set.spec.template.value();
+    let template = set.spec.template.value();
     let mut metadata = json!({
         "generateName": format!("{}-", set.metadata.name),
         "ownerReferences": [OwnerReference::to_controller(DaemonSet::resource(), &set.metadata)],
@@ -60,16 +74,9 @@ pub fn body(set: &DaemonSet, node: &str) -> Value {
     if let Some(generation) = set.metadata.annotations.get(GENERATION[0]) {
         metadata["labels"][GENERATION[1]] = generation.into();
     }
-    let spec = &mut template["spec"];
-    let mut all = spec["tolerations"].as_array().cloned().unwrap_or_default();
-    all.extend(tolerated());
-    if spec["hostNetwork"] == true {
-        let network = "node.kubernetes.io/network-unavailable";
-        all.push(json!({ "key": network, "operator": "Exists", "effect": "NoSchedule" }));
-    }
-    spec["tolerations"] = all.into();
+    let mut spec = spec(set);
     let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
     spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
         json!({ "nodeSelectorTerms": [{ "matchFields": [field] }] });
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec.take() })
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }

@@ -19,6 +19,8 @@ pub(super) struct Place<'a> {
     pub wanted: bool,
     /// Whether none is there, also none that goes.
     pub empty: bool,
+    /// Whether one that has failed keeps its place for a while.
+    pub held: bool,
     /// Those that stay, the oldest first.
     pub pods: Vec<Arc<Pod>>,
 }
@@ -79,11 +81,11 @@ impl Rollout {
 
     /// What to do about the pods of a node at once; what else may be done is remembered.
     pub fn tend(&mut self, judge: &Judge, place: Place<'_>) -> Vec<Step> {
-        let Place { node, wanted, empty, pods } = place;
+        let Place { node, wanted, empty, held, pods } = place;
         let (ended, alive): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.finished());
         let mut steps: Vec<Step> = ended.into_iter().map(Step::Replace).collect();
         if let Rollout::Surge(surge) = self {
-            steps.extend(surge.tend(judge, node, wanted, alive));
+            steps.extend(surge.tend(judge, node, (wanted, held), alive));
             return steps;
         }
         if empty {
@@ -133,7 +135,13 @@ impl Gap {
 }
 
 impl Surge {
-    fn tend(&mut self, judge: &Judge, node: &Arc<str>, wanted: bool, alive: Vec<Arc<Pod>>) -> Vec<Step> {
+    fn tend(
+        &mut self,
+        judge: &Judge,
+        node: &Arc<str>,
+        (wanted, held): (bool, bool),
+        alive: Vec<Arc<Pod>>,
+    ) -> Vec<Step> {
         let (new, old): (Vec<_>, Vec<_>) = alive.into_iter().partition(|pod| judge.is_current(pod));
         let (mut new, mut old) = (new.into_iter(), old.into_iter());
         let (first_new, first_old) = (new.next(), old.next());
@@ -141,6 +149,8 @@ impl Surge {
         self.serving += i32::from(shown.is_some_and(|pod| judge.is_available(pod)));
         let mut steps = Vec::new();
         match (first_new, first_old) {
+            // The next one comes when the one that failed is taken away.
+            (None, _) if held => {}
             // Others may still be going.
             (None, None) if wanted => steps.push(Step::Create(node.clone())),
             (_, None) => {}
