@@ -144,7 +144,7 @@ impl Container {
         let request = |config| InitRequest::Exec { id: self.id.clone(), config: Box::new(config) };
         let (tty, wants_input) = (config.tty, config.stdin);
         let mut line;
-        let mut streams = Streams { stdin: None, stdout: None, stderr: None, terminal: None };
+        let mut streams = Streams::default();
         if tty {
             line = self.pod.call(&request(config)).await?;
         } else {
@@ -223,6 +223,7 @@ fn main_process_usage(pid: i32) -> Option<Usage> {
 }
 
 /// The caller's ends of a program's standard files.
+#[derive(Default)]
 pub struct Streams {
     /// What the program reads, when asked for; dropping it is its end, except with a terminal.
     pub stdin: Option<pipe::Sender>,
@@ -230,7 +231,8 @@ pub struct Streams {
     pub stdout: Option<Reader>,
     /// What it complains; none with a terminal.
     pub stderr: Option<Reader>,
-    terminal: Option<OwnedFd>,
+    /// Its terminal.
+    pub terminal: Terminal,
 }
 
 impl Streams {
@@ -240,7 +242,7 @@ impl Streams {
             self.stdin = Some(pipe::Sender::from_owned_fd_unchecked(terminal.try_clone()?)?);
         }
         self.stdout = Some(Reader(pipe::Receiver::from_owned_fd_unchecked(terminal.try_clone()?)?));
-        self.terminal = Some(terminal);
+        self.terminal = Terminal(Some(terminal));
         Ok(())
     }
 }
@@ -249,22 +251,13 @@ impl Streams {
 pub struct Exec {
     /// Its process, as the node counts.
     pub pid: i32,
-    /// Its standard files; take what is needed, drop the rest.
+    /// Its standard files, to be taken. A program that writes to an output which was dropped is ended for it.
     pub streams: Streams,
     line: Line,
     pod: Pod,
 }
 
 impl Exec {
-    /// Tells its terminal how large it is shown. Without one, nothing.
-    ///
-    /// # Errors
-    ///
-    /// When the terminal is gone.
-    pub fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
-        resize(self.streams.terminal.as_ref(), columns, rows)
-    }
-
     /// Waits until it has ended. May be dropped and called again.
     ///
     /// # Errors
@@ -312,7 +305,9 @@ impl Terminal {
     ///
     /// When it is gone.
     pub fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
-        resize(self.0.as_ref(), columns, rows)
+        let Some(terminal) = &self.0 else { return Ok(()) };
+        let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(rustix::termios::tcsetwinsize(terminal, size)?)
     }
 }
 
@@ -335,12 +330,6 @@ impl Attached {
         let piece = self.pieces.next().await?;
         Ok(piece.map(|(complaint, bytes)| if complaint { Piece::Err(bytes) } else { Piece::Out(bytes) }))
     }
-}
-
-fn resize(terminal: Option<&OwnedFd>, columns: u16, rows: u16) -> io::Result<()> {
-    let Some(terminal) = terminal else { return Ok(()) };
-    let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    Ok(rustix::termios::tcsetwinsize(terminal, size)?)
 }
 
 /// What a program writes. A terminal that its last program has left ends like a file.

@@ -86,7 +86,8 @@ pub(crate) async fn exec(
     Ok(response)
 }
 
-/// Passes everything on until the program has ended; what is said about its end.
+/// Passes everything on until the program has ended; what is said about its end. It may read on after its outputs have
+/// ended.
 async fn converse(
     mut program: sandbox::Exec,
     files: Files,
@@ -95,20 +96,20 @@ async fn converse(
 ) -> Value {
     let first = if files.stdout { STDOUT } else { STDERR };
     outgoing.send(first, &[]).await;
-    let stdin = program.streams.stdin.take();
-    let stdout = program.streams.stdout.take().filter(|_| files.stdout);
-    let stderr = program.streams.stderr.take().filter(|_| files.stderr);
-    let outputs = async {
-        tokio::join!(pass_on(stdout, STDOUT, outgoing), pass_on(stderr, STDERR, outgoing));
+    let sandbox::Streams { stdin, stdout, stderr, terminal } = std::mem::take(&mut program.streams);
+    let ended = async {
+        let to = |wanted: bool| wanted.then_some(outgoing);
+        tokio::join!(pass_on(stdout, STDOUT, to(files.stdout)), pass_on(stderr, STDERR, to(files.stderr)));
+        program.wait().await
     };
-    tokio::select! {
-        () = outputs => {}
-        () = take_in(&mut incoming, stdin, |columns, rows| program.resize(columns, rows)) => {
+    let exit = tokio::select! {
+        exit = ended => exit,
+        () = take_in(&mut incoming, stdin, |columns, rows| terminal.resize(columns, rows)) => {
             return failure("the client is gone");
         }
-    }
-    match program.wait().await {
-        Ok(exit) => ended(exit.code),
+    };
+    match exit {
+        Ok(exit) => self::ended(exit.code),
         Err(error) => failure(&error.to_string()),
     }
 }
@@ -194,11 +195,15 @@ async fn take_in(
     }
 }
 
-async fn pass_on(from: Option<impl AsyncRead + Unpin>, channel: u8, outgoing: &Outgoing) {
+/// Passes on what a program writes, or reads it in vain where nobody wants it: who writes where nobody reads is ended
+/// for it.
+async fn pass_on(from: Option<impl AsyncRead + Unpin>, channel: u8, to: Option<&Outgoing>) {
     let Some(mut from) = from else { return };
     let mut buffer = vec![0; 32 * 1024];
-    while let Ok(count) = from.read(&mut buffer).await {
-        if count == 0 || !outgoing.send(channel, &buffer[..count]).await {
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if let Some(outgoing) = to
+            && !outgoing.send(channel, &buffer[..count]).await
+        {
             return;
         }
     }

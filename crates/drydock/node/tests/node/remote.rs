@@ -19,6 +19,7 @@ crate::tests![
     logs_are_shown_as_wished_and_followed_to_the_end,
     the_log_of_the_start_before_is_kept,
     a_program_is_run_in_a_container,
+    a_program_hears_all_of_its_input_whatever_becomes_of_its_outputs,
     a_terminal_is_a_terminal,
     much_goes_through_a_container_that_is_attached_to,
     who_only_listens_leaves_a_container_its_input,
@@ -145,6 +146,33 @@ async fn a_program_is_run_in_a_container(cluster: Arc<Cluster>) {
         connect(&cluster, "/exec/default/target/main?command=nope&stdout=1", "v4.channel.k8s.io").await;
     let [_, _, _, status, _] = hear(&mut socket).await;
     assert!(status.contains("executable file not found in $PATH"), "{status}");
+}
+
+async fn a_program_hears_all_of_its_input_whatever_becomes_of_its_outputs(cluster: Arc<Cluster>) {
+    const MESSAGES: usize = 100;
+    const LENGTH: usize = 32 << 10;
+    cluster.pod("reader", script("sleep 1000")).await;
+    cluster.until_ready("reader").await;
+    for (file, begin, wanted) in [
+        ("closed", "exec%20%3E%2Fdev%2Fnull%202%3E%261", "&stdout=1&stderr=1"),
+        ("unwanted", "echo%20out%3B%20echo%20err%20%3E%262", ""),
+    ] {
+        let path = format!(
+            "/exec/default/reader/main?command=sh&command=-c&command={begin}%3B%20cat%20%3E%20{file}&stdin=1{wanted}"
+        );
+        let (mut say, mut listen) = connect(&cluster, &path, "v5.channel.k8s.io").await.split();
+        let saying = async {
+            for _ in 0..MESSAGES {
+                say.send(Message::Binary(vec![0; LENGTH + 1].into())).await?;
+            }
+            say.send(Message::Binary(vec![255, 0].into())).await
+        };
+        let ([_, out, err, status, _], said) = tokio::join!(hear_bytes(&mut listen), saying);
+        let status = String::from_utf8(status).unwrap();
+        assert!(status.contains("Success") && out.is_empty() && err.is_empty(), "{file}: {status}");
+        let (_, size) = exec(&cluster, "reader", &format!("stat%20-c%20%25s%20{file}")).await;
+        assert_eq!(size, format!("{}\n", MESSAGES * LENGTH), "{file}: {said:?}");
+    }
 }
 
 async fn a_terminal_is_a_terminal(cluster: Arc<Cluster>) {

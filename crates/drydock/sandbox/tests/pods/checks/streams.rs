@@ -61,7 +61,7 @@ async fn exec_with_a_terminal_has_one_that_can_be_resized(place: &Place) {
     let script = "tty; echo $TERM; read line; stty size; exit 4";
     let mut shell =
         container.exec(ExecConfig { tty: true, stdin: true, ..exec(&["sh", "-c", script]) }).await.unwrap();
-    shell.resize(132, 43).unwrap();
+    shell.streams.terminal.resize(132, 43).unwrap();
     shell.streams.stdin.as_mut().unwrap().write_all(b"go\n").await.unwrap();
     let mut text = String::new();
     shell.streams.stdout.take().unwrap().read_to_string(&mut text).await.unwrap();
