@@ -55,6 +55,9 @@ pub struct Recipe {
     pub working_dir: String,
     /// What it listens on.
     pub ports: Vec<Port>,
+    /// What asks it to stop, where that is not SIGTERM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_signal: Option<String>,
 }
 
 /// Where the version of an image comes from.
@@ -157,6 +160,7 @@ impl Recipe {
             user: self.user.as_ref().map(|user| user.name.clone()).unwrap_or_default(),
             working_dir: self.working_dir.clone(),
             ports: self.ports.clone(),
+            stop_signal: self.stop_signal.clone(),
             ..Config::default()
         }
     }
@@ -199,6 +203,7 @@ impl Recipe {
             env: Vec::new(),
             working_dir: String::new(),
             ports: Vec::new(),
+            stop_signal: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The recipes that every store has, one row each.
 //!
-//! Each is run as the official image is: the same user, paths, ports and names of programs, so that the manifests
-//! people have work. None has the official entrypoint of a database, which prepares data from environment variables:
+//! Each is run as the official image is: the same user, paths, ports, names of programs and signal that stops it, so that
+//! the manifests people have work. None has the official entrypoint of a database, which prepares data from environment variables:
 //! those are started with an explicit command. A BusyBox stands for the shell and the tools that the official ones have
 //! from their Debian, for `kubectl exec`, probes and hooks.
 
@@ -64,6 +64,8 @@ fn postgres() -> Recipe {
         command: words("postgres"),
         env: words("LANG=C.UTF-8 PGDATA=/var/lib/postgresql/data"),
         ports: vec![Port::tcp(5432)],
+        // SIGTERM would wait for every client to go by itself.
+        stop_signal: Some("SIGINT".to_owned()),
         ..with_shell()
     }
 }
@@ -169,6 +171,14 @@ mod tests {
             }
             assert!(!row.entrypoint.is_empty() || !row.command.is_empty());
             assert!(!row.suites.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_row_is_asked_to_stop_as_the_official_image_is() {
+        for row in builtin() {
+            let expected = row.name.ends_with("/postgres").then_some("SIGINT");
+            assert_eq!(row.config().stop_signal.as_deref(), expected, "{}", row.name);
         }
     }
 }
