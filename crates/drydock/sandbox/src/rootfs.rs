@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
 use crate::config::{Mount, MountKind};
 use crate::error::{StartError, words};
@@ -350,27 +350,35 @@ impl Root {
 
     fn bind(&self, source: &Path, destination: &Path, restrictions: MountFlags) -> Result<(), StartError> {
         let attempt = || -> rustix::io::Result<()> {
+            let tree = rustix::mount::open_tree(rustix::fs::CWD, source, COPY)?;
             let is_directory =
-                rustix::fs::FileType::from_raw_mode(rustix::fs::stat(source)?.st_mode).is_dir();
+                rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode).is_dir();
             let kind = if is_directory { Kind::Directory } else { Kind::File };
-            let point = self.place(destination, kind, 8)?;
-            rustix::mount::mount_bind_recursive(source, name_of(&point))?;
-            // Found again, the path now leads to what was just mounted.
-            if !restrictions.is_empty() {
-                let mounted = self.find(destination)?;
-                restrict(name_of(&mounted).as_str(), restrictions)?;
-            }
-            Ok(())
+            put(&tree, &self.place(destination, kind, 8)?, restrictions)
         };
         attempt().map_err(|error| refused(&source.display().to_string(), destination, error))
     }
 
     fn bind_on_itself_read_only(&self, path: &Path) -> rustix::io::Result<()> {
         let point = self.find(path)?;
-        rustix::mount::mount_bind_recursive(name_of(&point), name_of(&point))?;
-        let mounted = self.find(path)?;
-        restrict(name_of(&mounted).as_str(), MountFlags::RDONLY)
+        let tree = rustix::mount::open_tree(&point, c"", COPY | OpenTreeFlags::AT_EMPTY_PATH)?;
+        put(&tree, &point, MountFlags::RDONLY)
     }
+}
+
+/// A mount with all below it once more, which is nowhere yet.
+const COPY: OpenTreeFlags =
+    OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
+
+/// Puts such a copy where it is to be, and restricts it. Its path is not asked for it again: on the way to there others
+/// may write, who would have something else restricted in its place.
+fn put(tree: &OwnedFd, point: &OwnedFd, restrictions: MountFlags) -> rustix::io::Result<()> {
+    let both_open = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, c"", point, c"", both_open)?;
+    if restrictions.is_empty() {
+        return Ok(());
+    }
+    restrict(name_of(tree).as_str(), restrictions)
 }
 
 /// Opens what is at a path below a directory, and nothing outside of it.

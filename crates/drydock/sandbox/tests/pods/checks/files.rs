@@ -1,6 +1,10 @@
 //! What programs see of files, and as whom.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags};
 
 use drydock_sandbox::{Capabilities, Mount, MountKind, User, Users};
 
@@ -10,6 +14,7 @@ checks![
     writes_stay_in_the_container,
     a_read_only_root_takes_no_writes_but_volumes_do,
     links_in_a_tree_do_not_lead_out_of_it,
+    a_volume_below_one_that_others_write_to_is_restricted_whatever_they_do,
     a_container_runs_as_its_user,
     capabilities_are_bounded,
     a_device_made_by_a_container_is_none,
@@ -63,6 +68,43 @@ async fn links_in_a_tree_do_not_lead_out_of_it(place: &Place) {
     let (_, text) = place.to_the_end(&pod, config).await;
     assert_eq!(text, "inside\n");
     assert!(!Path::new("/etc/escaped").exists());
+    pod.stop().await.unwrap();
+}
+
+async fn a_volume_below_one_that_others_write_to_is_restricted_whatever_they_do(place: &Place) {
+    let pod = place.pod("shared").await;
+    let (shared, fixed) = (place.directory.join("shared"), place.directory.join("fixed"));
+    for directory in [&fixed, &shared.join("conf")] {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    std::os::unix::fs::symlink("/data", shared.join("link")).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let (conf, link, ends) = (shared.join("conf"), shared.join("link"), Arc::clone(&over));
+    // Who shares the volume has the path lead here and there.
+    let other = std::thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            rustix::fs::renameat_with(CWD, &conf, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+        }
+    });
+    let mut seen = Vec::new();
+    for round in 0..30 {
+        let mut config = place.container(&format!("c{round}"), &["cat", "/proc/self/mountinfo"]);
+        config.mounts = [("/data", &shared, false), ("/data/conf", &fixed, true)]
+            .map(|(destination, source, read_only)| Mount {
+                destination: destination.into(),
+                what: MountKind::Bind { source: source.clone(), read_only },
+            })
+            .to_vec();
+        let (_, text) = place.to_the_end(&pod, config).await;
+        // The fourth field is what is mounted, the sixth how.
+        let mount = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mount = mount.filter(|fields| fields[3].ends_with("/fixed")).map(|fields| fields[5].to_owned());
+        seen.extend(mount);
+    }
+    over.store(true, Ordering::Relaxed);
+    other.join().unwrap();
+    let restricted = seen.iter().filter(|how| how.starts_with("ro,") && how.contains("nodev"));
+    assert_eq!((seen.len(), restricted.count()), (30, 30), "{seen:?}");
     pod.stop().await.unwrap();
 }
 
