@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit as Limit};
 
 use crate::config::Rlimit;
 use crate::error::{StartError, words};
-use crate::identity::{Capabilities, User};
+use crate::identity::{self, Capabilities, User};
 use crate::process;
 use crate::protocol::{Birth, ContainerSetup};
 use crate::rootfs;
@@ -149,7 +149,7 @@ fn become_program(
         env.push(("PATH".to_owned(), PATH.to_owned()));
     }
     if !has(&env, "HOME") {
-        env.push(("HOME".to_owned(), User::home(Path::new("/"), program.user.uid)));
+        env.push(("HOME".to_owned(), identity::home(Path::new("/etc/passwd"), program.user.uid)));
     }
     let path = env.iter().rev().find(|(key, _)| key == "PATH").map_or(PATH, |(_, value)| value);
     let file = find(first, path)?;

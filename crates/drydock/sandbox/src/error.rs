@@ -58,12 +58,6 @@ pub enum StartError {
     /// Nothing to run: neither the image nor the pod says a command.
     #[error("no command specified")]
     NoCommand,
-    /// A user name that the tree's passwd file does not list.
-    #[error("unable to find user {0}: no matching entries in passwd file")]
-    NoSuchUser(String),
-    /// A group name that the tree's group file does not list.
-    #[error("unable to find group {0}: no matching entries in group file")]
-    NoSuchGroup(String),
     /// A user that this node can't become.
     #[error("setting user {uid}:{gid}: {reason}")]
     User {
@@ -106,7 +100,7 @@ impl StartError {
     /// The reason that a kubelet shows while such a container waits.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoSuchUser(_) | Self::NoSuchGroup(_) | Self::NoCommand => "CreateContainerError",
+            Self::NoCommand => "CreateContainerError",
             Self::NotInPath(_)
             | Self::NoSuchFile(_)
             | Self::PermissionDenied(_)

@@ -1,12 +1,12 @@
 //! Who a container's program is, and what it may do.
 
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
-
-use crate::error::StartError;
 
 /// A user by number, as the container sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,69 +19,31 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
-impl User {
-    /// Reads an image's user, `name`, `name:group`, `uid` or `uid:gid`, with the files of its tree.
-    ///
-    /// A number needs no entry; its group is then the one that the passwd file says, or 0. Further groups are
-    /// those that the group file lists for the user, unless a group is given.
-    pub fn resolve(tree: &Path, text: &str) -> Result<Self, StartError> {
-        let (user, group) = match text.split_once(':') {
-            Some((user, group)) => (user, Some(group)),
-            None => (text, None),
-        };
-        let passwd = entries(&tree.join("etc/passwd"));
-        let groups = entries(&tree.join("etc/group"));
-        let user = if user.is_empty() { "0" } else { user };
-        let entry = passwd.iter().find(|entry| {
-            entry.first().is_some_and(|name| name == user) || entry.get(2).is_some_and(|uid| uid == user)
-        });
-        let uid = match entry.and_then(|entry| entry.get(2)).unwrap_or(&user.to_owned()).parse() {
-            Ok(uid) => uid,
-            Err(_) => return Err(StartError::NoSuchUser(user.to_owned())),
-        };
-        if let Some(group) = group.filter(|group| !group.is_empty()) {
-            let gid = groups
-                .iter()
-                .find(|entry| entry.first().is_some_and(|name| name == group))
-                .and_then(|entry| entry.get(2)?.parse().ok())
-                .or_else(|| group.parse().ok())
-                .ok_or_else(|| StartError::NoSuchGroup(group.to_owned()))?;
-            return Ok(Self { uid, gid, groups: Vec::new() });
-        }
-        let gid = entry.and_then(|entry| entry.get(3)?.parse().ok()).unwrap_or(0);
-        let name = entry.and_then(|entry| entry.first());
-        let mut further: Vec<u32> = groups
-            .iter()
-            .filter(|entry| {
-                name.is_some_and(|name| {
-                    entry.get(3).is_some_and(|members| members.split(',').any(|member| member == name))
-                })
-            })
-            .filter_map(|entry| entry.get(2)?.parse().ok())
-            .filter(|group| *group != gid)
-            .collect();
-        further.sort_unstable();
-        Ok(Self { uid, gid, groups: further })
-    }
+/// More of a passwd file is not read: real ones have some hundred lines.
+const MOST_BYTES: u64 = 1 << 20;
 
-    /// The home directory that a tree's passwd file says, `/` without one.
-    pub fn home(tree: &Path, uid: u32) -> String {
-        entries(&tree.join("etc/passwd"))
-            .into_iter()
-            .find(|entry| entry.get(2).and_then(|text| text.parse().ok()) == Some(uid))
-            .and_then(|entry| entry.get(5).filter(|home| !home.is_empty()).cloned())
-            .unwrap_or_else(|| "/".to_owned())
-    }
+/// The home directory that a passwd file says, `/` without one. What the file is, is a container's to say: it may be one
+/// whose opening waits for somebody, and then it is none.
+pub(crate) fn home(passwd: &Path, uid: u32) -> String {
+    let text = regular(passwd).unwrap_or_default();
+    let mut lines = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(':'));
+    let home = lines.find_map(|mut fields| {
+        let found = fields.nth(2)?.parse() == Ok(uid);
+        found.then(|| fields.nth(2).unwrap_or_default().to_owned())
+    });
+    home.filter(|home| !home.is_empty()).unwrap_or_else(|| "/".to_owned())
 }
 
-/// The lines of a passwd or group file, by field.
-fn entries(path: &Path) -> Vec<Vec<String>> {
-    fs::read_to_string(path)
-        .unwrap_or_default()
-        .lines()
-        .filter(|line| !line.starts_with('#') && line.contains(':'))
-        .map(|line| line.split(':').map(str::to_owned).collect())
-        .collect()
+/// Reads the beginning of a regular file.
+fn regular(path: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Capabilities by the names that Kubernetes uses: the kernel's, without `CAP_`.
@@ -226,35 +188,23 @@ impl Capabilities {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Result<(u32, u32, &[u32]), &str>) {
-        let tree = tempfile::tempdir().unwrap();
-        fs::create_dir(tree.path().join("etc")).unwrap();
+    #[test]
+    fn a_home_is_what_a_regular_passwd_file_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let passwd = directory.path().join("passwd");
+        let check = |uid: u32, expected: &str| assert_eq!(home(&passwd, uid), expected, "{uid}");
+        check(0, "/");
         fs::write(
-            tree.path().join("etc/passwd"),
-            "root:x:0:0:root:/root:/bin/sh\nmemcache:x:11211:11212::/nonexistent:/bin/false\n",
+            &passwd,
+            b"# 0:0:0:0:0:/no\nroot:x:0:0:r\xf6\xf6t:/root:/bin/sh\nno\napp:x:7:7::/app\nx:x:8:8::\n",
         )
         .unwrap();
-        fs::write(tree.path().join("etc/group"), "root:x:0:\nwheel:x:10:root,memcache\nmemcache:x:11212:\n")
-            .unwrap();
-        let found = User::resolve(tree.path(), text);
-        match expected {
-            Ok((uid, gid, groups)) => {
-                assert_eq!(found, Ok(User { uid, gid, groups: groups.to_vec() }), "{text}");
-            }
-            Err(message) => assert_eq!(found.unwrap_err().to_string(), message, "{text}"),
+        for (uid, expected) in [(0, "/root"), (7, "/app"), (8, "/"), (9, "/")] {
+            check(uid, expected);
         }
-    }
-
-    #[test]
-    fn an_image_user_is_a_name_or_a_number_with_or_without_a_group() {
-        check("", Ok((0, 0, &[10])));
-        check("memcache", Ok((11211, 11212, &[10])));
-        check("11211", Ok((11211, 11212, &[10])));
-        check("memcache:wheel", Ok((11211, 10, &[])));
-        check("4711:10", Ok((4711, 10, &[])));
-        check("4711", Ok((4711, 0, &[])));
-        check("nope", Err("unable to find user nope: no matching entries in passwd file"));
-        check("0:nope", Err("unable to find group nope: no matching entries in group file"));
+        fs::remove_file(&passwd).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &passwd, Mode::RWXU).unwrap();
+        check(0, "/");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How programs are started, and how they end.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use drydock_sandbox::{Mount, MountKind, PodConfig, Rlimit};
 
@@ -15,6 +15,7 @@ checks![
     a_container_beside_another_sees_its_processes_and_goes_with_it,
     signals_reach_the_main_process,
     a_program_that_is_ended_takes_along_what_it_started,
+    a_program_starts_whatever_its_container_made_of_the_file_of_users,
     a_pod_outlives_a_moment_without_files,
     orphans_are_reaped_by_the_pods_init_when_namespaces_are_shared,
     queues_and_shared_memory_are_a_pods_own,
@@ -171,6 +172,17 @@ async fn a_program_that_is_ended_takes_along_what_it_started(place: &Place) {
     pod.stop().await.unwrap();
 }
 
+async fn a_program_starts_whatever_its_container_made_of_the_file_of_users(place: &Place) {
+    let pod = place.pod("homeless").await;
+    let script = "busybox rm /etc/passwd; busybox mkfifo /etc/passwd; echo made; exec sleep 600";
+    let container = pod.start(place.container("c", &["sh", "-c", script])).await.unwrap();
+    place.until("the pipe is made", async || place.lines("c").contains("made")).await;
+    let home = output(&container, exec(&["sh", "-c", "echo $HOME"]));
+    let home = tokio::time::timeout(Duration::from_secs(20), home).await;
+    assert_eq!(home.map(|(_, home, _)| home).as_deref(), Ok("/\n"));
+    pod.stop().await.unwrap();
+}
+
 async fn a_pod_outlives_a_moment_without_files(place: &Place) {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
     let pod = place.pod("poor").await;
@@ -189,7 +201,7 @@ async fn a_pod_outlives_a_moment_without_files(place: &Place) {
     let before = prlimit(init, Resource::Nofile, no_more).unwrap();
     let mut asked = std::pin::pin!(container.exec(exec(&["true"])));
     // Long enough to fail.
-    let patience = std::time::Duration::from_millis(200);
+    let patience = Duration::from_millis(200);
     let waits = tokio::time::timeout(patience, &mut asked).await;
     assert!(waits.is_err(), "{:?}", waits.map(|answered| answered.err()));
     prlimit(init, Resource::Nofile, before).unwrap();
