@@ -263,6 +263,7 @@ impl State {
             shelf.and_then(|shelf| shelf.events.pop_front().map(|event| (shelf, event)))
         {
             shelf.forgotten = event.revision;
+            shelf.waiting.get_mut().forget(&event.object.key.namespace, event.revision);
             self.oldest = event.revision;
             self.held = self.held.saturating_sub(held_by(&event));
         }

@@ -29,36 +29,68 @@ pub struct Lagged {
     pub forgotten: Revision,
 }
 
-/// The watches of one resource that sleep, by the namespace they look at.
+/// The watches of one resource: those that sleep, and what those of a namespace missed.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    wakers: HashMap<Option<Arc<str>>, HashMap<u64, Waker>>,
+    everywhere: HashMap<u64, Waker>,
+    /// A namespace is here for as long as somebody watches it.
+    namespaces: HashMap<Arc<str>, Watched>,
+}
+
+/// A namespace that is watched.
+#[derive(Default)]
+struct Watched {
+    watches: usize,
+    /// The newest event of it that was forgotten since. What was before is refused where a watch begins.
+    forgotten: Revision,
+    asleep: HashMap<u64, Waker>,
 }
 
 impl Waiting {
     /// Those to wake when something in `namespace` changed.
-    pub(crate) fn take_for(&mut self, namespace: &Arc<str>) -> Vec<Waker> {
-        if self.wakers.is_empty() {
-            return Vec::new();
-        }
-        let everywhere = self.wakers.remove(&None);
-        let here = self.wakers.remove(&Some(Arc::clone(namespace)));
-        everywhere.into_iter().chain(here).flat_map(HashMap::into_values).collect()
+    pub(crate) fn take_for(&mut self, namespace: &str) -> Vec<Waker> {
+        let everywhere = std::mem::take(&mut self.everywhere);
+        let here = self.namespaces.get_mut(namespace).map(|here| std::mem::take(&mut here.asleep));
+        everywhere.into_values().chain(here.into_iter().flat_map(HashMap::into_values)).collect()
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.wakers).into_values().flat_map(HashMap::into_values).collect()
+        let here = self.namespaces.values_mut().flat_map(|here| std::mem::take(&mut here.asleep));
+        std::mem::take(&mut self.everywhere).into_iter().chain(here).map(|(_, waker)| waker).collect()
     }
 
-    fn add(&mut self, namespace: Option<Arc<str>>, id: u64, waker: Waker) -> Option<Waker> {
-        self.wakers.entry(namespace).or_default().insert(id, waker)
+    /// An event of `namespace` is forgotten.
+    pub(crate) fn forget(&mut self, namespace: &str, revision: Revision) {
+        if let Some(here) = self.namespaces.get_mut(namespace) {
+            here.forgotten = revision;
+        }
     }
 
-    fn remove(&mut self, namespace: &Option<Arc<str>>, id: u64) -> Option<Waker> {
-        let sleepers = self.wakers.get_mut(namespace)?;
-        let waker = sleepers.remove(&id);
-        if sleepers.is_empty() {
-            self.wakers.remove(namespace);
+    fn forgotten(&self, namespace: &str) -> Revision {
+        self.namespaces.get(namespace).map_or(Revision(0), |here| here.forgotten)
+    }
+
+    fn begin(&mut self, namespace: Option<&Arc<str>>) {
+        if let Some(namespace) = namespace {
+            self.namespaces.entry(Arc::clone(namespace)).or_default().watches += 1;
+        }
+    }
+
+    fn sleep(&mut self, namespace: Option<&str>, id: u64, waker: Waker) -> Option<Waker> {
+        let asleep = match namespace {
+            None => &mut self.everywhere,
+            Some(namespace) => &mut self.namespaces.get_mut(namespace)?.asleep,
+        };
+        asleep.insert(id, waker)
+    }
+
+    fn end(&mut self, namespace: Option<&str>, id: u64) -> Option<Waker> {
+        let Some(namespace) = namespace else { return self.everywhere.remove(&id) };
+        let here = self.namespaces.get_mut(namespace)?;
+        let waker = here.asleep.remove(&id);
+        here.watches -= 1;
+        if here.watches == 0 {
+            self.namespaces.remove(namespace);
         }
         waker
     }
@@ -81,7 +113,7 @@ impl Watch {
         {
             let mut state = shared.state.write();
             state.known(from)?;
-            state.ensure_shelf(&range.resource);
+            state.ensure_shelf(&range.resource).waiting.get_mut().begin(range.namespace.as_ref());
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Watch { shared, range, id, cursor: from, ready: VecDeque::new(), ended: false })
@@ -95,7 +127,7 @@ impl Watch {
         }
         let state = self.shared.state.read();
         let Some(shelf) = state.shelf(&self.range.resource) else { return self.cursor };
-        if self.ended || shelf.forgotten > self.cursor {
+        if self.ended || self.missed(shelf).is_some() {
             return self.cursor;
         }
         match self.unseen(shelf).next() {
@@ -108,7 +140,7 @@ impl Watch {
     pub fn next_revision(&self) -> Option<Revision> {
         let state = self.shared.state.read();
         let shelf = state.shelf(&self.range.resource)?;
-        let is_behind = self.ready.is_empty() && !self.ended && shelf.forgotten <= self.cursor;
+        let is_behind = self.ready.is_empty() && !self.ended && self.missed(shelf).is_none();
         self.unseen(shelf).next().filter(|_| is_behind).map(|next| next.revision)
     }
 
@@ -127,6 +159,19 @@ impl Watch {
         shelf.events.range(shelf.after(self.cursor)..).filter(|event| self.range.contains(&event.object.key))
     }
 
+    /// Up to where events are forgotten, where some of the range are that were not taken yet. A watch of one namespace is
+    /// not woken by others, so that it may have slept through what is forgotten of those.
+    fn missed(&self, shelf: &Shelf) -> Option<Revision> {
+        if shelf.forgotten <= self.cursor {
+            return None;
+        }
+        let forgotten = match &self.range.namespace {
+            None => shelf.forgotten,
+            Some(namespace) => shelf.waiting.lock().forgotten(namespace),
+        };
+        (forgotten > self.cursor).then_some(forgotten)
+    }
+
     /// Takes what there is, or goes to sleep. Both under the lock, so that no event falls in between.
     fn refill(&mut self, context: &Context<'_>) -> Result<Refill, Lagged> {
         // A waker may hold the last of a task, and with it another watch: it is dropped after the lock.
@@ -134,8 +179,8 @@ impl Watch {
         let shared = Arc::clone(&self.shared);
         let state = shared.state.read();
         let Some(shelf) = state.shelf(&self.range.resource) else { return Ok(Refill::Closed) };
-        if shelf.forgotten > self.cursor {
-            return Err(Lagged { at: self.cursor, forgotten: shelf.forgotten });
+        if let Some(forgotten) = self.missed(shelf) {
+            return Err(Lagged { at: self.cursor, forgotten });
         }
         let batch: Vec<_> = self.unseen(shelf).take(BATCH).cloned().collect();
         self.cursor = match batch.last() {
@@ -148,8 +193,8 @@ impl Watch {
         } else if state.is_closed() {
             Ok(Refill::Closed)
         } else {
-            _replaced =
-                shelf.waiting.lock().add(self.range.namespace.clone(), self.id, context.waker().clone());
+            let (namespace, waker) = (self.range.namespace.as_deref(), context.waker().clone());
+            _replaced = shelf.waiting.lock().sleep(namespace, self.id, waker);
             Ok(Refill::Asleep)
         }
     }
@@ -187,7 +232,7 @@ impl Drop for Watch {
             let state = self.shared.state.read();
             state
                 .shelf(&self.range.resource)
-                .and_then(|shelf| shelf.waiting.lock().remove(&self.range.namespace, self.id))
+                .and_then(|shelf| shelf.waiting.lock().end(self.range.namespace.as_deref(), self.id))
         };
     }
 }
@@ -198,5 +243,29 @@ impl std::fmt::Debug for Watch {
             .field("range", &self.range)
             .field("cursor", &self.cursor)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, Range, Store};
+
+    #[test]
+    fn a_namespace_is_remembered_for_as_long_as_it_is_watched() {
+        let store = Store::in_memory(Options::default());
+        let watched = || {
+            let state = store.inner.shared.state.read();
+            state.shelf("/pods").map_or(0, |shelf| shelf.waiting.lock().namespaces.len())
+        };
+        let watch = |namespace: &str| {
+            let range = Range { resource: "/pods".into(), namespace: Some(namespace.into()) };
+            store.watch(range, store.revision()).unwrap()
+        };
+        let (first, second, other) = (watch("a"), watch("a"), watch("b"));
+        assert_eq!(watched(), 2);
+        drop((first, other));
+        assert_eq!(watched(), 1);
+        drop(second);
+        assert_eq!(watched(), 0);
     }
 }

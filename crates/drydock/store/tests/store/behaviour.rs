@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::support::*;
 use drydock_store::{
-    Change, CommitError, EventKind, Expect, Key, Lagged, Options, Page, Revision, Store, Stored,
+    Change, CommitError, EventKind, Expect, Key, Lagged, Options, Page, Range, Revision, Store, Stored, Watch,
 };
 use futures::{FutureExt, StreamExt};
 use proptest::prelude::*;
@@ -173,6 +173,34 @@ async fn a_watch_that_slept_through_the_history_says_so_and_ends() {
     assert!(store.watch(range("/pods", None), Revision(1)).is_err());
     assert!(store.snapshot(Revision(1)).is_err());
     assert_eq!(drain(&mut store.watch(range("/pods", None), Revision(2)).unwrap()).len(), 2);
+}
+
+#[tokio::test]
+async fn a_watch_of_a_quiet_namespace_outlasts_whatever_is_forgotten_of_others() {
+    let store = Store::in_memory(Options { history: 2, ..Options::default() });
+    let quiet = || range("/pods", Some("quiet"));
+    let [mut asleep, mut unread] = [(); 2].map(|()| store.watch(quiet(), store.revision()).unwrap());
+    assert!(asleep.next().now_or_never().is_none());
+    for name in ["a", "b", "c"] {
+        put(&store, name, "v").await.unwrap();
+    }
+    assert_eq!((asleep.progress(), asleep.next_revision()), (Revision(4), None));
+    assert!(store.watch(quiet(), Revision(1)).is_err(), "that nothing was forgotten of it nobody knows");
+    let late = async |name: &str| {
+        store
+            .commit(key("/pods", "quiet", name), Expect::Any, Change::Put(draft("v")))
+            .await
+            .unwrap()
+            .revision
+    };
+    let first = late("a").await;
+    assert_eq!(asleep.next_revision(), Some(first));
+    for watch in [&mut asleep, &mut unread] {
+        assert_eq!(drain(watch).iter().map(|event| event.revision).collect::<Vec<_>>(), [first]);
+    }
+    let [missed, _, _] = [late("a").await, late("b").await, late("c").await];
+    assert_eq!(asleep.next().await, Some(Err(Lagged { at: first, forgotten: missed })));
+    assert_eq!(drain(&mut store.watch(quiet(), store.oldest()).unwrap()).len(), 2);
 }
 
 #[tokio::test]
@@ -354,6 +382,23 @@ impl Model {
         }
     }
 
+    /// What a watch says that was last read at a revision: all since then, or that some of it is forgotten.
+    fn follow(&self, store: &Store, watch: &mut Watch, range: &Range, seen: &mut usize) {
+        let later = self.past.iter().enumerate().skip(*seen + 1);
+        let due: Vec<_> = later
+            .filter_map(|(revision, (_, told))| Some((revision as u64, told.as_ref()?)))
+            .filter(|(_, (_, stored))| range.contains(&stored.key))
+            .map(|(revision, _)| Revision(revision))
+            .collect();
+        if due.first().is_some_and(|first| *first <= store.oldest()) {
+            assert!(matches!(watch.next().now_or_never(), Some(Some(Err(_)))), "{range:?}");
+            *watch = store.watch(range.clone(), store.revision()).unwrap();
+        } else {
+            assert_eq!(drain(watch).iter().map(|event| event.revision).collect::<Vec<_>>(), due);
+        }
+        *seen = self.past.len() - 1;
+    }
+
     fn check(&self, store: &Store) {
         assert_eq!(store.revision().0 as usize, self.past.len() - 1);
         for revision in 1..self.past.len() as u64 {
@@ -412,8 +457,13 @@ proptest! {
     fn the_store_does_what_a_naive_model_does(moves in moves(), history in prop_oneof![Just(5usize), Just(usize::MAX)]) {
         let store = Store::in_memory(Options { history, ..Options::unlimited() });
         let mut model = Model::new();
-        for step in &moves {
+        let ranges = [range("/pods", None), range("/pods", Some("b")), range("/secrets", None)];
+        let mut watches = ranges.map(|range| (store.watch(range.clone(), Revision(1)).unwrap(), range, 1));
+        for (number, step) in moves.iter().enumerate() {
             model.step(&store, step);
+            if let Some((watch, range, seen)) = watches.get_mut(number % 8) {
+                model.follow(&store, watch, range, seen);
+            }
         }
         model.check(&store);
     }
