@@ -4,14 +4,14 @@
 //! commits go on. What is committed meanwhile goes to the present log and is remembered; it is added to the new log
 //! at the end, so that commits wait for that much and no more.
 
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::format::{begin, encode, header, reseal, seal};
-use super::{LogError, private, sync_directory};
+use super::{Disk, Disks, LogError, private, sync_directory};
 use crate::state::Snapshot;
 
 /// Objects of a snapshot are put into frames of about that size.
@@ -19,9 +19,9 @@ const SNAPSHOT_FRAME: usize = 1 << 20;
 /// So many bytes are flushed at a time: those who commit meanwhile wait for the same disk.
 const FLUSHED: u64 = 4 << 20;
 
-/// A log that has been written and is not yet the present one.
+/// A log that has been written.
 pub(super) struct Written {
-    pub(super) file: File,
+    pub(super) file: Box<dyn Disk>,
     pub(super) salt: u32,
     pub(super) length: u64,
 }
@@ -36,11 +36,11 @@ pub(super) struct Compaction {
 
 impl Compaction {
     /// Begins one with the present, beside the log in `directory`.
-    pub(super) fn start(directory: &Path, present: Snapshot) -> io::Result<Compaction> {
-        let place = directory.to_owned();
+    pub(super) fn start(directory: &Path, disks: &Disks, present: Snapshot) -> io::Result<Compaction> {
+        let (place, disks) = (directory.to_owned(), Arc::clone(disks));
         let thread = std::thread::Builder::new()
             .name("store-compaction".into())
-            .spawn(move || write(&place, &present))?;
+            .spawn(move || write(&place, &disks, &present))?;
         Ok(Compaction { directory: directory.to_owned(), thread, since: Vec::new() })
     }
 
@@ -62,8 +62,8 @@ impl Compaction {
         let added = written.and_then(|mut written| {
             let snapshot = written.length;
             reseal(&mut since, written.salt)?;
-            written.file.write_all(&since)?;
-            written.file.sync_all()?;
+            written.file.add(&since)?;
+            written.file.flush()?;
             written.length += since.len() as u64;
             Ok((written, snapshot))
         });
@@ -104,8 +104,8 @@ fn place(directory: &Path) -> io::Result<()> {
 }
 
 /// Writes the first log of a directory.
-pub(super) fn create(directory: &Path, snapshot: &Snapshot) -> io::Result<Written> {
-    let made = write(directory, snapshot).and_then(|written| {
+pub(super) fn create(directory: &Path, disks: &Disks, snapshot: &Snapshot) -> io::Result<Written> {
+    let made = write(directory, disks, snapshot).and_then(|written| {
         place(directory)?;
         sync_directory(directory)?;
         Ok(written)
@@ -114,16 +114,16 @@ pub(super) fn create(directory: &Path, snapshot: &Snapshot) -> io::Result<Writte
 }
 
 /// Writes and flushes a log that holds `snapshot`.
-fn write(directory: &Path, snapshot: &Snapshot) -> io::Result<Written> {
+fn write(directory: &Path, disks: &Disks, snapshot: &Snapshot) -> io::Result<Written> {
     let path = path(directory);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = private(&path, true)?;
+    let mut file = disks(private(&path, true)?);
     let salt = RandomState::new().hash_one(snapshot.revision()) as u32;
     let header = header(salt, snapshot.revision(), snapshot.len());
-    file.write_all(&header)?;
+    file.add(&header)?;
     let mut length = header.len() as u64;
     let mut flushed = 0;
     let mut objects = snapshot.iter().peekable();
@@ -136,13 +136,13 @@ fn write(directory: &Path, snapshot: &Snapshot) -> io::Result<Written> {
             encode(&mut frame, false, object);
         }
         seal(&mut frame, salt)?;
-        file.write_all(&frame)?;
+        file.add(&frame)?;
         length += frame.len() as u64;
         if length - flushed >= FLUSHED {
-            file.sync_data()?;
+            file.flush()?;
             flushed = length;
         }
     }
-    file.sync_all()?;
+    file.flush()?;
     Ok(Written { file, salt, length })
 }

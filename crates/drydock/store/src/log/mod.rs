@@ -20,7 +20,8 @@
 //! random salt, lest an object that holds a piece of a log passes for one. After a failed flush nothing is
 //! acknowledged any more: the kernel may have dropped what it couldn't write, and trying again would prove nothing.
 //! What is read of the file may then be nowhere but in the kernel's memory, so nothing is added to it any more. The
-//! word of that need last no longer than this memory does, and is not flushed.
+//! word of that need last no longer than this memory does, and is not flushed. Who wrote the end of a log may have been
+//! killed before it was flushed: a log that is opened is flushed before anybody sees what it says.
 
 mod compaction;
 mod format;
@@ -30,6 +31,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use compaction::{Compaction, Written, create};
 use format::{FRAME_HEADER, VERSION, begin, encode, seal};
@@ -115,9 +117,13 @@ impl Disk for File {
     }
 }
 
+/// How the files of a log are written to.
+type Disks = Arc<dyn Fn(File) -> Box<dyn Disk> + Send + Sync>;
+
 /// The open log. Dropping it lets the directory go.
 pub(crate) struct Log {
     dir: PathBuf,
+    disks: Disks,
     file: Box<dyn Disk>,
     salt: u32,
     length: u64,
@@ -133,6 +139,10 @@ pub(crate) struct Log {
 impl Log {
     /// Locks `dir` and brings `state` to what its log says.
     pub(crate) fn open(dir: &Path, state: &mut State) -> Result<Log, OpenError> {
+        Log::open_on(Arc::new(|file| Box::new(file)), dir, state)
+    }
+
+    fn open_on(disks: Disks, dir: &Path, state: &mut State) -> Result<Log, OpenError> {
         let failed = |path: &Path, doing| {
             let path = path.to_owned();
             move |source| OpenError::Io { path, doing, source }
@@ -147,42 +157,44 @@ impl Log {
         }
         let path = dir.join("log");
         if !path.try_exists().map_err(failed(&path, "look at it"))? {
-            let Written { file, salt, length } =
-                create(dir, &state.present()).map_err(failed(&path, "make it"))?;
-            return Ok(Log::over(dir, Box::new(file), salt, [length; 2], Some(lock)));
+            let written = create(dir, &disks, &state.present()).map_err(failed(&path, "make it"))?;
+            return Ok(Log::over(dir, disks, written, None, Some(lock)));
         }
         let file =
             OpenOptions::new().read(true).append(true).open(&path).map_err(failed(&path, "open it"))?;
-        let replayed = Replay::of(&path, &file, state)?;
+        let Replay { salt, length, snapshot_length, torn } = Replay::of(&path, &file, state)?;
         state.restored_fully();
-        if replayed.torn {
-            let cut = file.set_len(replayed.length).and_then(|()| file.sync_all());
-            cut.map_err(failed(&path, "cut off its unfinished end"))?;
-        }
         if doubt(dir).try_exists().map_err(failed(dir, "look into it"))? {
             tracing::warn!(path = %path.display(), "the log could not be flushed once, and is written anew");
-            let written = create(dir, &state.present()).map_err(failed(&path, "write it anew"))?;
+            let written = create(dir, &disks, &state.present()).map_err(failed(&path, "write it anew"))?;
             fs::remove_file(doubt(dir)).map_err(failed(dir, "take the doubt away"))?;
-            return Ok(Log::over(dir, Box::new(written.file), written.salt, [written.length; 2], Some(lock)));
+            return Ok(Log::over(dir, disks, written, None, Some(lock)));
         }
-        let lengths = [replayed.length, replayed.snapshot_length];
-        Ok(Log::over(dir, Box::new(file), replayed.salt, lengths, Some(lock)))
+        let mut file = disks(file);
+        if torn {
+            file.cut(length).map_err(failed(&path, "cut off its unfinished end"))?;
+        }
+        flush(dir, &mut *file).map_err(failed(&path, "flush it"))?;
+        // A compacted log may have been put in its place and no more.
+        sync_directory(dir).map_err(failed(dir, "flush it"))?;
+        Ok(Log::over(dir, disks, Written { file, salt, length }, Some(snapshot_length), Some(lock)))
     }
 
-    /// A log that is so long, of which so much is its snapshot.
+    /// A log of which so much is its snapshot, or all.
     fn over(
         dir: &Path,
-        file: Box<dyn Disk>,
-        salt: u32,
-        [length, snapshot_length]: [u64; 2],
+        disks: Disks,
+        Written { file, salt, length }: Written,
+        snapshot_length: Option<u64>,
         lock: Option<File>,
     ) -> Log {
         Log {
             dir: dir.to_owned(),
+            disks,
             file,
             salt,
             length,
-            snapshot_length,
+            snapshot_length: snapshot_length.unwrap_or(length),
             patient_until: 0,
             compaction: None,
             buffer: Vec::new(),
@@ -220,12 +232,7 @@ impl Log {
                 Err(_) => LogError::Broken(error),
             });
         }
-        self.file.flush().map_err(|error| {
-            if let Err(error) = private(&doubt(&self.dir), false) {
-                tracing::warn!(%error, "whoever opens the log next is not told of the failed flush");
-            }
-            LogError::Broken(error)
-        })?;
+        flush(&self.dir, &mut *self.file).map_err(LogError::Broken)?;
         self.length += self.buffer.len() as u64;
         if let Some(compaction) = &mut self.compaction {
             compaction.remember(&self.buffer);
@@ -247,10 +254,10 @@ impl Log {
                 tracing::debug!(before = self.length, after = written.length, "compacted the log");
                 (self.salt, self.length, self.snapshot_length) =
                     (written.salt, written.length, snapshot_length);
-                self.file = Box::new(written.file);
+                self.file = written.file;
             }),
             None if self.compaction.is_none() && self.is_overgrown() => {
-                let started = Compaction::start(&self.dir, present()).map_err(LogError::Refused);
+                let started = Compaction::start(&self.dir, &self.disks, present()).map_err(LogError::Refused);
                 started.map(|compaction| self.compaction = Some(compaction))
             }
             None => Ok(()),
@@ -272,6 +279,15 @@ impl Drop for Log {
             compaction.abandon();
         }
     }
+}
+
+/// Flushes the log, and leaves word where that fails.
+fn flush(directory: &Path, log: &mut dyn Disk) -> io::Result<()> {
+    log.flush().inspect_err(|_| {
+        if let Err(error) = private(&doubt(directory), false) {
+            tracing::warn!(%error, "whoever opens the log next is not told of the failed flush");
+        }
+    })
 }
 
 /// What is there as long as the log may say other than the disk does.

@@ -11,7 +11,7 @@ use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 
 use super::format::HEADER;
-use super::{Disk, Log};
+use super::{Disk, Disks, Log, OpenError, Written};
 use crate::{Change, CommitError, Draft, Expect, Key, Options, Page, Range, Revision, State, Store};
 
 /// What a disk holds, and how it is to behave.
@@ -59,8 +59,10 @@ impl Disk for Failing {
 fn store(room: usize) -> (Store, Failing) {
     let header = super::format::header(7, Revision(1), 0);
     let length = header.len() as u64;
+    let disks: Disks = Arc::new(|file| Box::new(file));
     let disk = Failing(Arc::new(Mutex::new(Plates { bytes: header, room, ..Plates::default() })));
-    let log = Log::over(Path::new("/nonexistent"), Box::new(disk.clone()), 7, [length; 2], None);
+    let written = Written { file: Box::new(disk.clone()), salt: 7, length };
+    let log = Log::over(Path::new("/nonexistent"), disks, written, None, None);
     (Store::over(State::new(&Options::default()), Some(log)), disk)
 }
 
@@ -81,9 +83,13 @@ impl Disk for Unflushed {
     }
 }
 
+fn key(name: &str) -> Key {
+    Key::new("/pods", "default", name)
+}
+
 async fn put(store: &Store, name: &str, size: usize) -> Result<Revision, CommitError> {
     let draft = Draft { tail: vec![b'x'; size], ..Draft::default() };
-    let put = store.commit(Key::new("/pods", "default", name), Expect::Any, Change::Put(draft)).await;
+    let put = store.commit(key(name), Expect::Any, Change::Put(draft)).await;
     put.map(|stored| stored.revision)
 }
 
@@ -126,8 +132,7 @@ async fn what_was_never_written_exists_for_nobody() {
     disk.0.lock().held = Some(held);
     let create = async |name: &str, size| {
         let draft = Draft { tail: vec![b'x'; size], ..Draft::default() };
-        let key = Key::new("/pods", "default", name);
-        store.commit(key, Expect::Absent, Change::Put(draft)).await.map(drop)
+        store.commit(key(name), Expect::Absent, Change::Put(draft)).await.map(drop)
     };
     // The first is on its way to the disk while the others come together; of these the second finds the first there.
     let mut first = std::pin::pin!(create("a", 100));
@@ -187,6 +192,22 @@ async fn what_was_not_flushed_is_not_built_upon() {
     let file = || fs::metadata(path.join("log")).unwrap().ino();
     let (before, store) = (file(), open());
     assert_eq!((names(&store).last().map(String::as_str), file()), (Some("c"), before), "once is enough");
+}
+
+#[tokio::test]
+async fn what_a_killed_process_left_is_flushed_before_anybody_sees_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let open = || Store::open(path, Options::default()).unwrap();
+    put(&open(), "a", 100).await.unwrap();
+    let unflushed: Disks = Arc::new(|file| Box::new(Unflushed(file)));
+    let refused = Log::open_on(unflushed, path, &mut State::new(&Options::default())).err().unwrap();
+    assert!(matches!(&refused, OpenError::Io { doing: "flush it", .. }), "{refused}");
+    // That it can be flushed now proves nothing.
+    let file = || fs::metadata(path.join("log")).unwrap().ino();
+    let (before, store) = (file(), open());
+    assert_eq!(names(&store), ["a"]);
+    assert_ne!(file(), before, "it is written anew");
 }
 
 #[tokio::test]
