@@ -38,9 +38,10 @@ impl Compaction {
     /// Begins one with the present, beside the log in `directory`.
     pub(super) fn start(directory: &Path, disks: &Disks, present: Snapshot) -> io::Result<Compaction> {
         let (place, disks) = (directory.to_owned(), Arc::clone(disks));
+        // Commits need the room that one has taken which didn't fit, and it may be long until the next.
         let thread = std::thread::Builder::new()
             .name("store-compaction".into())
-            .spawn(move || write(&place, &disks, &present))?;
+            .spawn(move || write(&place, &disks, &present).inspect_err(|_| discard(&place)))?;
         Ok(Compaction { directory: directory.to_owned(), thread, since: Vec::new() })
     }
 

@@ -128,7 +128,7 @@ pub(crate) struct Log {
     salt: u32,
     length: u64,
     snapshot_length: u64,
-    /// Up to this length no compaction is begun: one has failed.
+    /// Up to this length no compaction is begun: the last one has failed.
     patient_until: u64,
     compaction: Option<Compaction>,
     buffer: Vec<u8>,
@@ -255,6 +255,7 @@ impl Log {
                 (self.salt, self.length, self.snapshot_length) =
                     (written.salt, written.length, snapshot_length);
                 self.file = written.file;
+                self.patient_until = 0;
             }),
             None if self.compaction.is_none() && self.is_overgrown() => {
                 let started = Compaction::start(&self.dir, &self.disks, present()).map_err(LogError::Refused);

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use futures::stream::FuturesUnordered;
@@ -12,7 +13,10 @@ use parking_lot::Mutex;
 
 use super::format::HEADER;
 use super::{Disk, Disks, Log, OpenError, Written};
-use crate::{Change, CommitError, Draft, Expect, Key, Options, Page, Range, Revision, State, Store};
+use crate::{
+    Change, CommitError, Draft, Event, EventKind, Expect, Facets, Key, Options, Page, Range, Revision,
+    Snapshot, State, Store, Stored,
+};
 
 /// What a disk holds, and how it is to behave.
 #[derive(Default)]
@@ -208,6 +212,68 @@ async fn what_a_killed_process_left_is_flushed_before_anybody_sees_it() {
     let (before, store) = (file(), open());
     assert_eq!(names(&store), ["a"]);
     assert_ne!(file(), before, "it is written anew");
+}
+
+/// A file that is full.
+struct Full(File);
+
+impl Disk for Full {
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.add(&bytes[..bytes.len() / 2])?;
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.0.cut(length)
+    }
+}
+
+#[test]
+fn a_compaction_that_fails_leaves_nothing_and_one_that_succeeds_ends_the_patience() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let full = Arc::new(AtomicBool::new(false));
+    let is_full = Arc::clone(&full);
+    let disks: Disks = Arc::new(move |file| match is_full.load(Ordering::Relaxed) {
+        true => Box::new(Full(file)),
+        false => Box::new(file),
+    });
+    let mut state = State::new(&Options { history: 1, ..Options::default() });
+    let mut log = Log::open_on(disks, path, &mut state).unwrap();
+    // One object that is written again and again, until a compaction has come to its end.
+    let mut grow = |log: &mut Log| {
+        while log.compaction.is_none() {
+            let (revision, previous) = (state.revision().next(), state.get(&key("a")).cloned());
+            let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
+            let value = vec![b'x'; 1 << 20].into();
+            let object = Arc::new(Stored { key: key("a"), revision, value, facets: Facets::default() });
+            let event = Arc::new(Event { revision, kind, object, previous });
+            log.append([&*event].into_iter()).unwrap();
+            state.publish(event);
+            log.tidy(|| state.present()).unwrap();
+        }
+        let grown = log.length;
+        while !log.compaction.as_ref().is_some_and(|compaction| compaction.is_written()) {
+            std::thread::yield_now();
+        }
+        grown
+    };
+    full.store(true, Ordering::Relaxed);
+    let first = grow(&mut log);
+    assert!(!path.join("log.new").exists(), "the room is free before anybody writes again");
+    full.store(false, Ordering::Relaxed);
+    let present = || -> Snapshot { unreachable!("nothing is begun") };
+    log.tidy(present).unwrap();
+    assert!(log.compaction.is_none() && log.length == first);
+    let second = grow(&mut log);
+    assert!(second > first + (7 << 20), "it was not tried again at once");
+    log.tidy(present).unwrap();
+    assert!(log.length < 2 << 20);
+    assert!(grow(&mut log) < first + (2 << 20), "as if nothing had happened");
 }
 
 #[tokio::test]
