@@ -7,7 +7,7 @@
 //!
 //! **Always holds:** what the registry serves is what the store's established definitions say, also
 //! after a start from a snapshot or a directory. A definition comes to the end of its way from after
-//! any write of it.
+//! any write of it. Watches of what a definition defines end when that becomes something else.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ const ATTEMPTS: usize = 16;
 /// could not be written.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Since which revision objects of a resource are written by the schema it has now.
+/// Since which revision objects of a resource are written by the schema it has now, and what that was made of.
 #[derive(Debug, Default)]
 pub(crate) struct Installed(Mutex<BTreeMap<String, (Revision, u64)>>);
 
@@ -97,23 +97,24 @@ impl Api {
     fn follow(&self, name: &str) {
         // It is read under the lock: of two who wrote it, whoever comes last serves what is there.
         let mut installed = self.installed().0.lock();
-        let stored = self.store().get(&Key::new(RESOURCE, "", name));
+        let (stored, resource) = (self.store().get(&Key::new(RESOURCE, "", name)), resource_of(name));
         let Some(definition) = stored.and_then(|stored| object::read_stored(&stored).ok()) else {
             self.registry().uninstall(name);
-            installed.remove(&resource_of(name));
+            self.store().end_watches(&resource);
+            installed.remove(&resource);
             self.ending().lock().remove(name);
             return;
         };
-        self.registry().install(&definition);
-        // A change of its status alone makes no object stale.
-        let mut hasher = DefaultHasher::new();
-        definition["spec"].to_string().hash(&mut hasher);
-        let specification = hasher.finish();
-        let version = meta(&definition, "resourceVersion").parse().map_or(self.store().revision(), Revision);
-        let own = installed.entry(resource_of(name)).or_insert((version, specification));
-        if own.1 != specification {
+        let made_of = made_of(&definition);
+        let before = installed.get(&resource);
+        if before.is_none_or(|(_, before)| *before != made_of) {
+            self.registry().install(&definition);
+            // After the new is served: who still found the old looks again when the watch has begun.
+            self.store().end_watches(&resource);
             // What was written before this moment was written by what was served until then.
-            *own = (self.store().revision(), specification);
+            let own = meta(&definition, "resourceVersion").parse().ok().filter(|_| before.is_none());
+            let since = own.map_or(self.store().revision(), Revision);
+            installed.insert(resource, (since, made_of));
         }
         if waits_for_us(&definition) {
             self.end(definition);
@@ -190,7 +191,9 @@ impl Api {
                     tracing::warn!(%failure, key = %item.key, "an object could not be deleted with its definition");
                 }
             }
-            if let Ok(None) = tokio::time::timeout(AGAIN, watch.next()).await {
+            if let Ok(None) = tokio::time::timeout(AGAIN, watch.next()).await
+                && self.store().is_closed()
+            {
                 return false;
             }
         }
@@ -257,6 +260,16 @@ impl Api {
 /// The definition is deleted, and its objects are yet to be.
 fn waits_for_us(definition: &Value) -> bool {
     object::is_terminating(definition) && object::finalizers(definition).contains(&FINALIZER)
+}
+
+/// All that the kinds of a definition depend on, in short: a change of its status alone makes no object stale.
+fn made_of(definition: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    crd::is_established(definition).hash(&mut hasher);
+    for part in ["/metadata/uid", "/spec", "/status/acceptedNames"] {
+        definition.pointer(part).map(Value::to_string).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// The store's name of what the definition of this name defines.

@@ -91,7 +91,7 @@ impl<'a> View<'a> {
     /// One stored object in the version asked for.
     fn whole(&self, stored: &Stored) -> Result<Bytes, Failure> {
         let fresh = || self.kind.is_storage_version() && self.fresh.is_some_and(|at| stored.revision > at);
-        // A watch that began before the storage version moved still holds the old one for it.
+        // A request that began before the storage version moved still holds the old one for it.
         if self.kind.stored_as_is() || (fresh() && is_of(self.kind, &stored.value)) {
             return Ok(stored.value.clone());
         }

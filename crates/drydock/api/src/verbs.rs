@@ -123,7 +123,7 @@ impl Call<'_> {
 
     fn watch_context(&self) -> watch::Context {
         watch::Context {
-            store: self.api.store().clone(),
+            api: self.api.clone(),
             groups: self.api.watching(),
             kind: self.kind.clone(),
             namespace: self.path.object_namespace().map(str::to_owned),

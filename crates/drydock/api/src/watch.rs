@@ -2,7 +2,9 @@
 //!
 //! **Guarantees.** Every change of a selected object after the starting revision is sent once, in
 //! order. An object that begins or ceases to be selected is `ADDED` or `DELETED`. A watch that can't
-//! go on because its revision is gone says so with an `ERROR` event of code 410 and ends.
+//! go on because its revision is gone says so with an `ERROR` event of code 410 and ends. One of a custom
+//! kind ends without a word when the definition of that is changed or gone: what comes then is told to
+//! those who ask anew, in the form that it has by then.
 //!
 //! **Caveats.** Events that are ready together are sent together. Nothing waits to fill a buffer, but where changes go
 //! on and on they are sent in step (`pace`). What many watches are sent is made once (`share`).
@@ -11,7 +13,7 @@ use std::{collections::VecDeque, future::poll_fn, sync::Arc, task::Poll, time::D
 
 use bytes::Bytes;
 use drydock_kinds::{Kind, table};
-use drydock_store::{Event, EventKind, Page, Range, Revision, Store, Stored};
+use drydock_store::{Event, EventKind, Page, Range, Revision, Stored};
 use futures::{FutureExt, StreamExt, stream};
 use http::{HeaderValue, Response, header};
 use jiff::Timestamp;
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    Api,
     accept::{Accept, Shape},
     failure::Failure,
     hooks::{Interceptor, OnEvent, Seen},
@@ -49,8 +52,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// What a watch needs of the server and the request.
 pub struct Context {
-    /// Where objects come from.
-    pub store: Store,
+    /// Where kinds and objects come from.
+    pub api: Api,
     /// Who watches the same.
     pub groups: Arc<Groups>,
     /// The kind, in the version asked for.
@@ -71,6 +74,14 @@ pub struct Context {
     pub user_agent: String,
     /// Who may interfere.
     pub interceptor: Option<Arc<dyn Interceptor>>,
+}
+
+impl Context {
+    /// The kind is still what is served.
+    fn is_served(&self) -> bool {
+        let Kind { group, version, plural, .. } = &*self.kind;
+        self.api.registry().find(group, version, plural).is_some_and(|now| Arc::ptr_eq(&now, &self.kind))
+    }
 }
 
 /// What is to be sent.
@@ -118,7 +129,7 @@ pub fn watch(context: Context) -> Result<Answer, Failure> {
     let selection = Selection::parse(&options, &context.kind)?;
     let wanted = list::revision(&options)?;
     if options.send_initial_events == Some(true) {
-        list::not_in_the_future(&context.store, wanted)?;
+        list::not_in_the_future(context.api.store(), wanted)?;
     }
     let include = View::new(&context.kind, &context.accept, &options, Timestamp::UNIX_EPOCH, None)?.include;
     let now = Instant::now();
@@ -196,7 +207,7 @@ impl Follow {
         };
         let initial = options.send_initial_events.unwrap_or(wanted == 0);
         let from = if initial {
-            let Ok(listing) = self.context.store.list(&range, Page::default()) else {
+            let Ok(listing) = self.context.api.store().list(&range, Page::default()) else {
                 return self.queue.push_back(Line::Error(self.too_old(Revision(wanted))));
             };
             let selected = listing.items.into_iter().filter(|item| self.selection.matches(item));
@@ -206,12 +217,13 @@ impl Follow {
             }
             listing.revision
         } else if wanted == 0 {
-            self.context.store.revision()
+            self.context.api.store().revision()
         } else {
             Revision(wanted)
         };
-        match self.context.store.watch(range, from) {
-            Ok(watch) => self.watch = Some(watch),
+        match self.context.api.store().watch(range, from) {
+            // Where the kind was found before its definition changed, this watch was not there to be ended.
+            Ok(watch) => self.watch = Some(watch).filter(|_| self.context.is_served()),
             Err(_) => {
                 self.queue.clear();
                 self.queue.push_back(Line::Error(self.too_old(from)));
@@ -220,7 +232,7 @@ impl Follow {
     }
 
     fn too_old(&self, at: Revision) -> Failure {
-        Failure::Expired(format!("too old resource version: {at} ({})", self.context.store.oldest()))
+        Failure::Expired(format!("too old resource version: {at} ({})", self.context.api.store().oldest()))
     }
 
     async fn next_piece(&mut self) -> Piece {
@@ -460,5 +472,60 @@ impl Follow {
                 self.without_repeated_headers(written(&table))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drydock_access::{SigningKey, Tokens};
+    use drydock_store::Store;
+    use http::Method;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::{accept, request, server};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_was_found_before_its_definition_changed_is_watched_for_no_time() {
+        let definition = |about: &str| {
+            let names = json!({"plural": "tests", "kind": "Test"});
+            let schema = json!({"openAPIV3Schema": {"type": "object", "description": about}});
+            json!({
+                "metadata": {"name": "tests.example.com"},
+                "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [
+                    {"name": "v1", "served": true, "storage": true, "schema": schema},
+                ]},
+                "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]},
+            })
+        };
+        let tokens = Tokens::new(SigningKey::generate().unwrap());
+        let store = Store::in_memory(drydock_store::Options::default());
+        let api = Api::new(store, server::Options::new(Arc::new(tokens)));
+        let install = |about: &str| {
+            api.registry().install(&definition(about));
+            api.registry().find("example.com", "v1", "tests").unwrap()
+        };
+        let ends = async |kind| {
+            let path = "/apis/example.com/v1/tests?watch=1".parse().unwrap();
+            let context = Context {
+                api: api.clone(),
+                groups: api.watching(),
+                kind,
+                namespace: None,
+                fresh: None,
+                accept: accept::JSON,
+                clock: api.clock(),
+                info: request::parse(&Method::GET, &path).unwrap(),
+                user: String::new(),
+                user_agent: String::new(),
+                interceptor: None,
+            };
+            let body = watch(context).unwrap_or_else(|failure| panic!("{failure}")).into_body();
+            tokio::time::timeout(Duration::from_secs(5), body.collect()).await.is_ok()
+        };
+        let before = install("before");
+        assert!(!ends(before.clone()).await);
+        let after = install("after");
+        assert!(ends(before).await && !ends(after).await);
     }
 }

@@ -221,6 +221,18 @@ impl Store {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
+    /// Ends the watches that there are of a resource, once they have delivered what there is of it now: what its
+    /// objects mean is about to be something else.
+    pub fn end_watches(&self, resource: &str) {
+        let wakers = self.inner.shared.state.write().end_watches(resource);
+        wakers.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// Whether commits are taken no more.
+    pub fn is_closed(&self) -> bool {
+        self.inner.shared.state.read().is_closed()
+    }
+
     /// Takes no more commits, ends the watches once they have delivered what there was, and lets the directory
     /// go. Commits already accepted are carried out first. Reading goes on working.
     pub fn close(&self) {

@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use imbl::OrdMap;
@@ -74,6 +74,8 @@ pub(crate) struct Shelf {
     pub(crate) forgotten: Revision,
     /// Behind its own lock, because watches go to sleep while they hold the state for reading only.
     pub(crate) waiting: Mutex<Waiting>,
+    /// Where the watches end that begin now, once they are to.
+    pub(crate) end: Arc<OnceLock<Revision>>,
 }
 
 /// An object that is found by its key.
@@ -255,6 +257,13 @@ impl State {
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
         self.shelves.values_mut().flat_map(|shelf| shelf.waiting.get_mut().take_all()).collect()
+    }
+
+    /// Has the watches of one resource end with what there is now, and gives whom to tell.
+    pub(crate) fn end_watches(&mut self, resource: &str) -> Vec<Waker> {
+        let Some(shelf) = self.shelves.get_mut(resource) else { return Vec::new() };
+        std::mem::take(&mut shelf.end).get_or_init(|| self.revision);
+        shelf.waiting.get_mut().take_all()
     }
 
     fn forget_oldest(&mut self) {

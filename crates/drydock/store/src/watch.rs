@@ -6,8 +6,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use futures::Stream;
@@ -96,7 +96,8 @@ impl Waiting {
     }
 }
 
-/// The events of a range, as a stream that ends only when the store is closed, or after [`Lagged`].
+/// The events of a range, as a stream that ends when the store is closed, when the watches of the resource
+/// [are ended](crate::Store::end_watches), or after [`Lagged`].
 pub struct Watch {
     shared: Arc<Shared>,
     range: Range,
@@ -104,19 +105,23 @@ pub struct Watch {
     /// Every event of the range up to here has been delivered or is in `ready`.
     cursor: Revision,
     ready: VecDeque<Arc<Event>>,
+    /// The last revision that there is anything to deliver of, once there is one.
+    end: Arc<OnceLock<Revision>>,
     ended: bool,
 }
 
 impl Watch {
     pub(crate) fn start(shared: Arc<Shared>, range: Range, from: Revision) -> Result<Watch, Compacted> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        {
+        let end = {
             let mut state = shared.state.write();
             state.known(from)?;
-            state.ensure_shelf(&range.resource).waiting.get_mut().begin(range.namespace.as_ref());
-        }
+            let shelf = state.ensure_shelf(&range.resource);
+            shelf.waiting.get_mut().begin(range.namespace.as_ref());
+            Arc::clone(&shelf.end)
+        };
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Watch { shared, range, id, cursor: from, ready: VecDeque::new(), ended: false })
+        Ok(Watch { shared, range, id, cursor: from, ready: VecDeque::new(), end, ended: false })
     }
 
     /// A revision up to which every event of the range has been delivered: what a bookmark may say. It moves on
@@ -182,15 +187,18 @@ impl Watch {
         if let Some(forgotten) = self.missed(shelf) {
             return Err(Lagged { at: self.cursor, forgotten });
         }
-        let batch: Vec<_> = self.unseen(shelf).take(BATCH).cloned().collect();
+        let end = self.end.get().copied();
+        let to = end.unwrap_or(state.revision());
+        let due = self.unseen(shelf).take_while(|event| event.revision <= to);
+        let batch: Vec<_> = due.take(BATCH).cloned().collect();
         self.cursor = match batch.last() {
             Some(last) if batch.len() == BATCH => last.revision,
-            _ => state.revision().max(self.cursor),
+            _ => to.max(self.cursor),
         };
         self.ready.extend(batch);
         if !self.ready.is_empty() {
             Ok(Refill::Ready)
-        } else if state.is_closed() {
+        } else if state.is_closed() || end.is_some() {
             Ok(Refill::Closed)
         } else {
             let (namespace, waker) = (self.range.namespace.as_deref(), context.waker().clone());

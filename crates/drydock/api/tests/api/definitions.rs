@@ -269,9 +269,6 @@ async fn objects_are_shown_as_their_definition_is_now() {
     cluster.must(&format!("POST {CRDS}"), first).await;
     cluster.must(&format!("POST {PROBES}"), probe(json!({"a": "1", "b": "2"}))).await;
     let (old, new) = (format!("{PROBES}/a"), format!("{}/a", PROBES.replace("/v1/", "/v2/")));
-    let mut since = cluster.watch(&format!("{PROBES}?watch=1")).await;
-    assert_eq!(since.line().await, "ADDED Probe default/a");
-
     let moved = json!({"spec": {"versions": versions("v2", &["a"])}});
     cluster.must(&format!("PATCH {CRDS}/probes.api.example.com"), moved).await;
     for (path, version) in [(&old, "api.example.com/v1"), (&new, "api.example.com/v2")] {
@@ -287,8 +284,54 @@ async fn objects_are_shown_as_their_definition_is_now() {
         (&patched["apiVersion"], &patched["spec"]),
         (&json!("api.example.com/v2"), &json!({"a": "3"}))
     );
-    let seen = since.next().await.unwrap()["object"].take();
-    assert_eq!((&seen["apiVersion"], &seen["spec"]["a"]), (&json!("api.example.com/v1"), &json!("3")));
+}
+
+#[tokio::test]
+async fn watches_end_with_what_their_definition_was() {
+    let cluster = Cluster::new().await;
+    let mut first = definition();
+    first["spec"]["versions"] = versions("v1", &["a"]);
+    cluster.must(&format!("POST {CRDS}"), first).await;
+    cluster.must(&format!("POST {PROBES}"), probe(json!({"a": "1"}))).await;
+    let name = format!("{CRDS}/probes.api.example.com");
+    let watch = async |version: &str, query: &str| {
+        let path = PROBES.replace("/v1/", &format!("/{version}/"));
+        let mut watch = cluster.watch(&format!("{path}?watch=1{query}")).await;
+        assert_eq!(watch.line().await, "ADDED Probe default/a");
+        watch
+    };
+    let both = async || [watch("v1", "").await, watch("v2", "&labelSelector=!x").await];
+
+    let mut watches = both().await;
+    let told = json!({"metadata": {"annotations": {"example.com/of": "no account"}}});
+    cluster.must(&format!("PATCH {name}"), told).await;
+    let retouch = async |labels: Value| {
+        cluster.must(&format!("PATCH {PROBES}/a"), json!({"metadata": {"labels": labels}})).await
+    };
+    retouch(json!({"y": "1"})).await;
+    for watch in &mut watches {
+        assert_eq!(watch.line().await, "MODIFIED Probe default/a", "what objects look like is as it was");
+    }
+    for change in [
+        json!({"versions": versions("v1", &["a", "b"])}),
+        json!({"versions": versions("v2", &["a"])}),
+        json!({"names": {"shortNames": ["prb"]}}),
+    ] {
+        let mut watches = both().await;
+        retouch(json!({"y": change.to_string().len().to_string()})).await;
+        cluster.must(&format!("PATCH {name}"), json!({"spec": change})).await;
+        retouch(json!({"y": "2"})).await;
+        for watch in &mut watches {
+            assert_eq!(watch.line().await, "MODIFIED Probe default/a", "{change}: it was before");
+            assert_eq!(watch.line().await, "end", "{change}");
+        }
+    }
+    let mut watches = both().await;
+    cluster.must(&format!("DELETE {name}"), Value::Null).await;
+    for watch in &mut watches {
+        watch.until("DELETED Probe default/a").await;
+        assert_eq!(watch.line().await, "end");
+    }
 }
 
 #[tokio::test]
@@ -318,15 +361,34 @@ async fn a_definition_whose_end_was_cut_short_can_be_made_again() {
     probes.until("MODIFIED Probe default/a").await;
     cluster.must(&format!("PATCH {name}"), json!({"metadata": {"finalizers": null}})).await;
     cluster.must(&format!("POST {CRDS}"), definition()).await;
+    assert_eq!(probes.line().await, "end");
     let mut another = probe(json!({"version": "1"}));
     another["metadata"]["name"] = "b".into();
     cluster.must(&format!("POST {PROBES}"), another).await;
+    let mut probes = cluster.watch(&format!("{PROBES}?watch=1")).await;
     cluster.must(&format!("PATCH {PROBES}/a"), json!({"metadata": {"finalizers": null}})).await;
     probes.until("DELETED Probe default/a").await;
     // Whoever ended the old definition has seen all that, and left the new one alone.
     cluster.must(&format!("DELETE {PROBES}/b"), Value::Null).await;
     probes.until("DELETED Probe default/b").await;
     cluster.check(&format!("GET {PROBES}"), "", "200 ProbeList []").await;
+}
+
+#[tokio::test]
+async fn a_definition_that_changes_while_it_ends_comes_to_its_end() {
+    let cluster = with_probes().await;
+    let mut held = probe(json!({"version": "1"}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    cluster.must(&format!("POST {PROBES}"), held).await;
+    let mut definitions = cluster.watch(&format!("{CRDS}?watch=1")).await;
+    let mut probes = cluster.watch(&format!("{PROBES}?watch=1")).await;
+    let name = format!("{CRDS}/probes.api.example.com");
+    cluster.must(&format!("DELETE {name}"), Value::Null).await;
+    probes.until("MODIFIED Probe default/a").await;
+    cluster.must(&format!("PATCH {name}"), json!({"spec": {"names": {"shortNames": ["prb"]}}})).await;
+    assert_eq!(probes.line().await, "end");
+    cluster.must(&format!("PATCH {PROBES}/a"), json!({"metadata": {"finalizers": null}})).await;
+    definitions.until(GONE).await;
 }
 
 #[tokio::test]

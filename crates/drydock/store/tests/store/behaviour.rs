@@ -267,6 +267,32 @@ async fn a_closed_store_ends_its_watches_after_what_there_was() {
     assert_eq!(watch.next().await, None);
 }
 
+#[tokio::test]
+async fn the_watches_of_one_resource_are_ended_after_what_there_was() {
+    let store = unlimited();
+    let watch = |resource, namespace| store.watch(range(resource, namespace), Revision(1)).unwrap();
+    let [mut all, mut some, mut other] = [("/pods", None), ("/pods", Some("default")), ("/nodes", None)]
+        .map(|(resource, namespace)| watch(resource, namespace));
+    let mut asleep = watch("/pods", None);
+    assert!(asleep.next().now_or_never().is_none());
+    let woken = tokio::spawn(async move { asleep.count().await });
+    tokio::task::yield_now().await;
+    store.end_watches("/secrets");
+    store.end_watches("/pods");
+    assert_eq!(woken.await.unwrap(), 0);
+    let mut anew = watch("/pods", None);
+    for name in ["a", "b"] {
+        put(&store, name, "1").await.unwrap();
+    }
+    assert!(all.next().await.is_none() && some.next().await.is_none(), "what came later is for others");
+    assert!(other.next().now_or_never().is_none());
+    assert!(anew.next().await.is_some());
+    store.end_watches("/pods");
+    delete(&store, "a").await.unwrap();
+    assert_eq!(anew.next().await.unwrap().unwrap().revision, Revision(3), "what came before is not");
+    assert!(anew.next().await.is_none());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_writers_lose_nothing_and_watches_see_one_order() {
     let directory = tempfile::tempdir().unwrap();
