@@ -6,6 +6,7 @@
 //! # Guarantees
 //! - What is taken or let go is the object that was looked at: another one of its name is left alone.
 //! - An owner that is being deleted, which its cache may not know yet, takes nothing.
+//! - Nothing is counted as missing because it could not be taken: that is tried again.
 
 use std::sync::Arc;
 
@@ -80,23 +81,27 @@ pub async fn carry_out<O: Kind, T: Kind>(
     mark: Option<&str>,
     written: impl Fn(u64),
 ) -> Result<Own<T>, Error> {
-    let patch = async |object: &T, patch: Value| {
-        match rest.patch(T::resource(), &object.meta().key(), PatchType::Strategic, &patch).await {
-            Ok(meta) => {
-                written(meta.version());
-                Ok(true)
-            }
-            // Gone, or another one by now.
-            Err(error) if error.not_found() || error.conflict() || error.code() == Some(422) => Ok(false),
-            Err(error) => Err(error),
+    let patch = async |object: &T, patch: Value| match rest
+        .patch(T::resource(), &object.meta().key(), PatchType::Strategic, &patch)
+        .await
+    {
+        Ok(meta) => {
+            written(meta.version());
+            Ok(true)
         }
+        Err(error) if error.not_found() => Ok(false),
+        Err(error) => Err(error),
     };
     for object in release {
         let mut release = claim::release(&owner.meta().uid, &object.meta().uid);
         if let Some(mark) = mark {
             release["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([mark]);
         }
-        patch(&object, release).await?;
+        match patch(&object, release).await {
+            // Another one by now, or nobody's.
+            Err(error) if error.conflict() || error.code() == Some(422) => {}
+            other => drop(other?),
+        }
     }
     if !adopt.is_empty() {
         may_take(rest, owner).await?;
