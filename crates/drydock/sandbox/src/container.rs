@@ -15,6 +15,7 @@ use crate::attach::Pieces;
 use crate::config::{ContainerConfig, ExecConfig, Exit, Usage};
 use crate::error::Error;
 use crate::pod::Pod;
+use crate::process::AGAIN;
 use crate::protocol::{Done, Ended, InitRequest, Started};
 use crate::state;
 use crate::wire::Line;
@@ -67,19 +68,23 @@ impl Container {
         state::read(&self.directory().join("exit.json")).ok()
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended, also where the machine is short of what it takes to ask for a while.
     ///
     /// # Errors
     ///
     /// [`Error::Gone`] when its pod's init has ended before it, so that nobody knows.
     pub async fn wait(&self) -> Result<Exit, Error> {
-        let asked = self.pod.ask::<Ended>(&InitRequest::Wait { id: self.id.clone() }).await;
-        match asked {
-            Ok((Ended::Exit(exit), _)) => Ok(exit),
-            Ok((Ended::Absent, _)) => {
-                self.exit().ok_or_else(|| Error::Name(format!("there is no container {}", self.id)))
+        loop {
+            let error = match self.pod.ask::<Ended>(&InitRequest::Wait { id: self.id.clone() }).await {
+                Ok((Ended::Exit(exit), _)) => return Ok(exit),
+                Ok((Ended::Absent, _)) => Error::Name(format!("there is no container {}", self.id)),
+                Err(error) => error,
+            };
+            match (self.exit(), error) {
+                (Some(exit), _) => return Ok(exit),
+                (None, Error::Machine { .. }) => tokio::time::sleep(AGAIN).await,
+                (None, error) => return Err(error),
             }
-            Err(error) => self.exit().ok_or(error),
         }
     }
 
@@ -266,7 +271,8 @@ impl Exec {
     pub async fn wait(&mut self) -> Result<Exit, Error> {
         match self.line.answer().await {
             Ok(Some((Ended::Exit(exit), _))) => Ok(exit),
-            Ok(Some((Ended::Absent, _)) | None) | Err(_) => Err(Error::Gone(self.pod.id().to_owned())),
+            Ok(Some((Ended::Absent, _)) | None) => Err(Error::Gone(self.pod.id().to_owned())),
+            Err(error) => Err(self.pod.unanswered(error)),
         }
     }
 

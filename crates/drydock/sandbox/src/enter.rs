@@ -16,6 +16,7 @@ use std::process::Command;
 
 use nix::sched::CloneFlags;
 use rustix::mount::MountPropagationFlags;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
 use crate::keeper;
@@ -51,6 +52,8 @@ pub struct Entered {
     pub(crate) users: Users,
     /// The machine's own network namespace, where root can go back to.
     pub(crate) outside: Option<OwnedFd>,
+    /// What it could have open at once before it took all that it may: what pods get.
+    pub(crate) files: Rlimit,
     /// Held as long as the node lives, so that no second one sweeps what this one runs.
     pub(crate) lock: fs::File,
 }
@@ -133,6 +136,7 @@ pub fn enter(entry: &Entry) -> Result<Entered, EnterError> {
         .map_err(at(format!("making {}", directory.display())))?;
     let state_dir = directory.canonicalize().map_err(at(format!("finding {}", directory.display())))?;
     let lock = lock(&state_dir)?;
+    let files = take_files();
     let _name_is_a_kindness = nix::sys::prctl::set_name(c"drydock-node");
     let outside = keeper::open_namespace("net").map_err(at("network namespace"))?;
     let root = is_root();
@@ -140,14 +144,24 @@ pub fn enter(entry: &Entry) -> Result<Entered, EnterError> {
     let layout = Layout { root: state_dir.clone() };
     if entry.resume && resume(&layout, root)? {
         let users = if root { Users::All } else { mapped_users() };
-        return Ok(Entered { state_dir, resumed: true, root, users, outside: root.then_some(outside), lock });
+        let outside = root.then_some(outside);
+        return Ok(Entered { state_dir, resumed: true, root, users, outside, files, lock });
     }
     let users = if root { Users::All } else { user_namespace()? };
     nix::sched::unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(at("namespaces"))?;
     // What the machine unmounts later goes here too; what is mounted here is not seen there.
     rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
         .map_err(at("mount namespace"))?;
-    Ok(Entered { state_dir, resumed: false, root, users, outside: root.then_some(outside), lock })
+    let outside = root.then_some(outside);
+    Ok(Entered { state_dir, resumed: false, root, users, outside, files, lock })
+}
+
+/// Lets this process have as many files open as it may: each connection is some, and those of all pods are its own. What
+/// it could have open before.
+fn take_files() -> Rlimit {
+    let before = getrlimit(Resource::Nofile);
+    let _as_before = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
+    before
 }
 
 pub(crate) fn lock(directory: &Path) -> Result<fs::File, EnterError> {
@@ -179,14 +193,16 @@ fn resume(layout: &Layout, root: bool) -> Result<bool, EnterError> {
     if !root {
         shared |= CloneFlags::CLONE_NEWUSER;
     }
-    if let Some(handle) = record.keeper.as_ref().and_then(process::Process::handle) {
+    let keeper = record.keeper.as_ref().map(process::Process::handle).transpose();
+    if let Some(handle) = keeper.map_err(at("looking for the keeper"))?.flatten() {
         nix::sched::setns(&handle, shared | CloneFlags::CLONE_NEWNET)
             .map_err(at("the keeper's namespaces"))?;
         return Ok(true);
     }
     for id in state::names(&layout.pods()).map_err(at("pods"))? {
         let Ok(init) = state::read::<InitRecord>(&layout.init_record(&id)) else { continue };
-        let Some(handle) = init.process.handle() else { continue };
+        let handle = init.process.handle().map_err(at("looking for an init"))?;
+        let Some(handle) = handle else { continue };
         nix::sched::setns(&handle, shared).map_err(at("an init's namespaces"))?;
         let path = format!("/proc/{}/fd/{}", init.process.pid, init.node_network_fd);
         let network = fs::File::open(path).map_err(at("the node's network namespace"))?;

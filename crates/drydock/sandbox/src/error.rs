@@ -1,7 +1,9 @@
 //! What can go wrong, by what the caller can do about it.
 
 use std::io;
+use std::net::SocketAddr;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// A failure of the machine, of a pod's supervisor, or of a container's start.
@@ -21,6 +23,16 @@ pub enum Error {
     /// The container's configuration can't be carried out; see [`StartError::reason`].
     #[error(transparent)]
     Start(#[from] StartError),
+    /// An address could not be connected to from within a pod: that is said of what is there, not of this machine.
+    #[error("connecting to {address} in pod {pod}")]
+    Unreached {
+        /// The pod.
+        pod: String,
+        /// The address.
+        address: SocketAddr,
+        /// What was answered.
+        source: io::Error,
+    },
     /// The pod's init does not run any more.
     #[error("pod {0} is gone")]
     Gone(String),
@@ -118,6 +130,12 @@ impl StartError {
         let step = step.into();
         move |error| Self::Step { step, reason: words(&error.into()) }
     }
+}
+
+/// Whether the machine was short of what it takes to look. That says nothing of what was looked for.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    short.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// What the kernel said, without the number that Rust adds.

@@ -105,7 +105,7 @@ impl Host {
     /// When the machine refuses the bridge, the link or the keeper. A cgroup or overlay that it refuses is not an
     /// error but in [`Host::abilities`].
     pub fn open(entered: Entered, options: Options) -> Result<Self, Error> {
-        let Entered { state_dir, resumed, root, users, outside, lock } = entered;
+        let Entered { state_dir, resumed, root, users, outside, files, lock } = entered;
         let layout = Layout { root: state_dir };
         if !resumed {
             sweep::everything(&layout, outside.as_ref())?;
@@ -144,7 +144,7 @@ impl Host {
         let range = record.pod_cidr;
         let abilities = Abilities::find(&layout.root, root, users, &cgroups);
         let uplink = record.uplink.clone();
-        let keeping = Keeping::start(layout.clone(), options.program, options.outlive, record)?;
+        let keeping = Keeping::start(layout.clone(), options.program, options.outlive, files, record)?;
         let taken: Vec<Ipv4Addr> = layout
             .pod_records()
             .map_err(Error::machine("reading the pods' records"))?

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::error::Error;
 use crate::keeper;
@@ -27,6 +28,8 @@ pub(crate) struct Keeping {
     layout: Layout,
     program: Option<PathBuf>,
     outlive: bool,
+    /// How many files a keeper may have open, and with it what it makes.
+    files: Rlimit,
     /// Given to every keeper, and by a mortal one to the inits it makes: it ends with this process.
     lifeline: PipeReader,
     _alive: PipeWriter,
@@ -44,12 +47,13 @@ impl Keeping {
         layout: Layout,
         program: Option<PathBuf>,
         outlive: bool,
+        files: Rlimit,
         record: HostRecord,
     ) -> Result<Arc<Self>, Error> {
         let (lifeline, alive) = io::pipe().map_err(failed())?;
         let known = record.keeper.clone();
         let state = Mutex::new(State { record, closed: false });
-        let keeping = Arc::new(Self { layout, program, outlive, lifeline, _alive: alive, state });
+        let keeping = Arc::new(Self { layout, program, outlive, files, lifeline, _alive: alive, state });
         match known {
             Some(keeper) if keeper.alive() => keeping.watch(keeper, None)?,
             _ => keeping.ensure()?,
@@ -107,6 +111,8 @@ impl Keeping {
             .stderr(errors)
             .spawn()
             .map_err(failed())?;
+        let own = prlimit(Some(Pid::from_child(&child)), Resource::Nofile, self.files);
+        own.map_err(|error| failed()(error.into()))?;
         let mut word = String::new();
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut word).map_err(failed())?;

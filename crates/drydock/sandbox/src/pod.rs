@@ -1,5 +1,6 @@
 //! One pod.
 
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::config::{ContainerConfig, PodConfig};
 use crate::container::Container;
-use crate::error::Error;
+use crate::error::{Error, is_shortage};
 use crate::host::{Host, blocking};
 use crate::protocol::{ContainerSetup, Done, InitRequest, Started};
 use crate::removal::remove_all;
@@ -48,10 +49,14 @@ impl Pod {
         &self.inner.record.config
     }
 
-    /// Whether its init runs. A pod whose init is gone has no process, and can only be stopped.
+    /// Whether its init runs, as far as can be seen now. A pod whose init is gone has no process, and can only be
+    /// stopped.
     pub fn is_alive(&self) -> bool {
         let path = self.inner.host.inner.layout.init_record(self.id());
-        state::read::<InitRecord>(&path).is_ok_and(|record| record.process.alive())
+        match state::read::<InitRecord>(&path) {
+            Ok(record) => record.process.alive(),
+            Err(error) => is_shortage(&error),
+        }
     }
 
     /// Starts a container and gives it back once its program runs.
@@ -148,7 +153,7 @@ impl Pod {
     pub async fn connect(&self, port: u16) -> Result<TcpStream, Error> {
         match self.dial(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await {
             // Some programs listen on the pod's address only.
-            Err(Error::Machine { source, .. }) if source.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Err(Error::Unreached { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused => {
                 self.dial(SocketAddr::from((self.address(), port))).await
             }
             other => other,
@@ -159,7 +164,7 @@ impl Pod {
     ///
     /// # Errors
     ///
-    /// When the connection fails, or the pod is gone.
+    /// [`Error::Unreached`] when nobody there takes the connection; others when the pod is gone, or can't be asked.
     pub async fn dial(&self, address: SocketAddr) -> Result<TcpStream, Error> {
         let address = match address {
             SocketAddr::V6(v6) if *v6.ip() == Ipv6Addr::LOCALHOST => {
@@ -168,14 +173,15 @@ impl Pod {
             other => other,
         };
         let (done, files): (Done, _) = self.ask(&InitRequest::Socket).await?;
-        let failed = || Error::machine(format!("connecting to {address} in pod {}", self.id()));
+        let failed = || Error::machine(format!("making a socket in pod {}", self.id()));
         let socket = match (done, files.into_iter().next()) {
             (Done::Yes, Some(socket)) => socket,
-            (Done::Failed(why), _) => return Err(failed()(std::io::Error::other(why))),
-            _ => return Err(failed()(std::io::Error::other("no socket came"))),
+            (Done::Failed(why), _) => return Err(failed()(io::Error::other(why))),
+            _ => return Err(failed()(io::Error::other("no socket came"))),
         };
         let socket = TcpSocket::from_std_stream(std::net::TcpStream::from(socket));
-        socket.connect(address).await.map_err(failed())
+        let connected = socket.connect(address).await;
+        connected.map_err(|source| Error::Unreached { pod: self.id().to_owned(), address, source })
     }
 
     /// Ends every process of the pod at once, and removes all that was made for it.
@@ -238,13 +244,8 @@ impl Pod {
         &self,
         request: &InitRequest,
     ) -> Result<(T, Vec<OwnedFd>), Error> {
-        self.call(request)
-            .await?
-            .answer()
-            .await
-            .ok()
-            .flatten()
-            .ok_or_else(|| Error::Gone(self.id().to_owned()))
+        let answered = self.call(request).await?.answer().await;
+        answered.map_err(|error| self.unanswered(error))?.ok_or_else(|| Error::Gone(self.id().to_owned()))
     }
 
     pub(crate) async fn call(&self, request: &InitRequest) -> Result<Line, Error> {
@@ -257,6 +258,20 @@ impl Pod {
         files: &[std::os::fd::BorrowedFd<'_>],
     ) -> Result<Line, Error> {
         let path = self.inner.host.inner.path(&format!("pods/{}/init.sock", self.id()));
-        Line::call(&path, request, files).await.map_err(|_| Error::Gone(self.id().to_owned()))
+        Line::call(&path, request, files).await.map_err(|error| self.unanswered(error))
+    }
+
+    /// Why the init did not answer: nobody listens, or not to the end, or what it says is no answer. Anything else is
+    /// this machine's trouble, and the pod may be well.
+    pub(crate) fn unanswered(&self, error: io::Error) -> Error {
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionRefused, ConnectionReset, InvalidData, NotFound, UnexpectedEof,
+        };
+        match error.kind() {
+            BrokenPipe | ConnectionRefused | ConnectionReset | InvalidData | NotFound | UnexpectedEof => {
+                Error::Gone(self.id().to_owned())
+            }
+            _ => Error::machine(format!("asking the init of pod {}", self.id()))(error),
+        }
     }
 }

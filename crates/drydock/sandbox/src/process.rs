@@ -15,6 +15,11 @@ use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde::{Deserialize, Serialize};
 
+use crate::error::is_shortage;
+
+/// How long one waits who could not look.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+
 /// One process, and no other that may get its number later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
@@ -32,34 +37,58 @@ impl Process {
         Ok(Self { pid, start: start_time(pid)?, boot: boot_id()? })
     }
 
-    /// Whether it still runs. A zombie does not.
+    /// Whether it still runs. A zombie does not; one that can't be looked at now counts as before.
     pub fn alive(&self) -> bool {
-        self.handle().is_some()
+        !matches!(self.handle(), Ok(None))
     }
 
     /// A handle to it, unless it has ended.
-    pub(crate) fn handle(&self) -> Option<OwnedFd> {
-        let pid = rustix::process::Pid::from_raw(self.pid)?;
-        let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;
-        let same = boot_id().ok()? == self.boot && start_time(self.pid).ok()? == self.start;
-        (same && !ended(&handle, Duration::ZERO)).then_some(handle)
+    ///
+    /// # Errors
+    ///
+    /// When the machine is short of what it takes to look.
+    pub(crate) fn handle(&self) -> io::Result<Option<OwnedFd>> {
+        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return Ok(None) };
+        let opened = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+        let Some(handle) = seen(opened.map_err(Into::into))? else { return Ok(None) };
+        let same = seen(boot_id())?.is_some_and(|boot| boot == self.boot)
+            && seen(start_time(self.pid))?.is_some_and(|start| start == self.start);
+        Ok((same && !ended(&handle, Duration::ZERO)).then_some(handle))
     }
 
     /// Waits until it has ended.
     pub(crate) fn wait(&self) {
-        let Some(handle) = self.handle() else { return };
+        let handle = loop {
+            match self.handle() {
+                Ok(Some(handle)) => break handle,
+                Ok(None) => return,
+                Err(_) => std::thread::sleep(AGAIN),
+            }
+        };
         let mut polled = [PollFd::new(&handle, PollFlags::IN)];
         while let Err(rustix::io::Errno::INTR) = rustix::event::poll(&mut polled, None) {}
     }
 
     /// Ends it at once and waits until it is gone; true when it is.
     pub fn kill(&self, patience: Duration) -> bool {
-        let Some(handle) = self.handle() else { return true };
+        let handle = match self.handle() {
+            Ok(Some(handle)) => handle,
+            Ok(None) => return true,
+            Err(_) => return false,
+        };
         let sent = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
         if sent.is_err_and(|error| error == rustix::io::Errno::SRCH) {
             return true;
         }
         ended(&handle, patience)
+    }
+}
+
+/// What was looked at, if it is there.
+fn seen<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if is_shortage(&error) => Err(error),
+        other => Ok(other.ok()),
     }
 }
 

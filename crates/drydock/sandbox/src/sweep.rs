@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cgroup;
-use crate::error::Error;
+use crate::error::{Error, is_shortage};
 use crate::keeper;
 use crate::netlink::Netlink;
 use crate::network;
@@ -118,8 +118,13 @@ pub(crate) fn unrecorded(layout: &Layout) -> Result<(), Error> {
 
 /// Ends a pod's processes and removes all that is its own.
 pub(crate) fn pod(layout: &Layout, id: &str, link: Option<&str>) -> Result<(), Error> {
-    let recorded = state::read::<InitRecord>(&layout.init_record(id)).ok().map(|record| record.process);
-    let init = recorded.or_else(|| keeper::listener(&layout.pod(id), "init.sock"));
+    let init = match state::read::<InitRecord>(&layout.init_record(id)) {
+        Ok(record) => Some(record.process),
+        Err(error) if is_shortage(&error) => {
+            return Err(Error::machine(format!("looking for the init of pod {id}"))(error));
+        }
+        Err(_) => keeper::listener(&layout.pod(id), "init.sock"),
+    };
     if init.is_some_and(|init| !init.kill(PATIENCE)) {
         return Err(Error::machine(format!("ending pod {id}"))(io::ErrorKind::TimedOut.into()));
     }

@@ -566,7 +566,7 @@ fn fresh_file(path: &Path) -> io::Result<()> {
 }
 
 /// An error and what caused it, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::health;
 use super::page::http_get;
+use crate::pods::start::chain;
 
 /// How much of what a program says is kept for the event.
 const KEPT: usize = 10 * 1024;
@@ -33,7 +34,21 @@ pub(crate) enum Bad {
     Unasked(String),
 }
 
+impl From<String> for Bad {
+    fn from(words: String) -> Self {
+        Self::Failed(words)
+    }
+}
+
 impl Bad {
+    /// The same in other words.
+    pub fn said(self, words: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Failed(why) => Self::Failed(words(why)),
+            Self::Unasked(why) => Self::Unasked(words(why)),
+        }
+    }
+
     /// The words alone.
     pub fn into_words(self) -> String {
         match self {
@@ -55,13 +70,13 @@ pub(crate) async fn ask(target: &Target, probe: &Probe, timeout: Duration) -> An
     }
     if let Some(action) = &probe.tcp_socket {
         let address = address(target, action.host.as_deref(), &action.port)?;
-        return dial(target, address, timeout).await.map(|_| None).map_err(Bad::Failed);
+        return dial(target, address, timeout).await.map(|_| None);
     }
     if let Some(action) = &probe.grpc {
         let port = port(&target.spec, &IntOrString::Int(action.port))?;
         let address = SocketAddr::new(target.pod.address().into(), port);
         let service = action.service.as_deref().unwrap_or_default();
-        return health::check(target, address, service, timeout).await.map(|()| None).map_err(Bad::Failed);
+        return health::check(target, address, service, timeout).await.map(|()| None);
     }
     Err(Bad::Unasked("missing probe handler".to_owned()))
 }
@@ -130,14 +145,14 @@ pub(super) async fn dial(
     target: &Target,
     address: SocketAddr,
     timeout: Duration,
-) -> Result<tokio::net::TcpStream, String> {
+) -> Result<tokio::net::TcpStream, Bad> {
     match tokio::time::timeout(timeout, target.pod.dial(address)).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(sandbox::Error::Machine { source, .. })) => {
-            Err(format!("dial tcp {address}: connect: {}", sandbox::words(&source)))
+        Ok(Err(sandbox::Error::Unreached { source, .. })) => {
+            Err(Bad::Failed(format!("dial tcp {address}: connect: {}", sandbox::words(&source))))
         }
-        Ok(Err(error)) => Err(format!("dial tcp {address}: {error}")),
-        Err(_) => Err(format!("dial tcp {address}: i/o timeout")),
+        Ok(Err(error)) => Err(Bad::Unasked(format!("dial tcp {address}: {}", chain(&error)))),
+        Err(_) => Err(Bad::Failed(format!("dial tcp {address}: i/o timeout"))),
     }
 }
 

@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::SignedDuration;
 use percent_encoding::percent_decode_str;
 
-use super::ask::{Target, dial};
+use super::ask::{Bad, Target, dial};
 use crate::pods::backoff::seconds;
 
 /// Before each message: whether it is compressed, and its length.
@@ -56,14 +56,17 @@ pub(super) async fn check(
     address: SocketAddr,
     service: &str,
     timeout: Duration,
-) -> Result<(), String> {
+) -> Result<(), Bad> {
     let within = seconds(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
     // A kubelet goes on trying to connect until its time is over; here the next question tries.
     let unconnected = || {
         format!("timeout: failed to connect service \"{address}\" within {within}: context deadline exceeded")
     };
     let asking = async {
-        let stream = dial(target, address, timeout).await.map_err(|_| unconnected())?;
+        let stream = dial(target, address, timeout).await.map_err(|bad| match bad {
+            Bad::Failed(_) => Bad::Failed(unconnected()),
+            unasked @ Bad::Unasked(_) => unasked,
+        })?;
         let (mut sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
                 .await
@@ -85,11 +88,11 @@ pub(super) async fn check(
         };
         connection.abort();
         let (head, (body, trailers)) = answered?;
-        judge(head.status, &head.headers, trailers.as_ref(), &body)
+        Ok(judge(head.status, &head.headers, trailers.as_ref(), &body)?)
     };
     match tokio::time::timeout(timeout, asking).await {
         Ok(answer) => answer,
-        Err(_) => Err(format!("timeout: health rpc did not complete within {within}")),
+        Err(_) => Err(Bad::Failed(format!("timeout: health rpc did not complete within {within}"))),
     }
 }
 

@@ -71,14 +71,20 @@ impl Question<'_> {
 
 /// Why there was no answer.
 struct Missed {
-    words: String,
+    bad: Bad,
     /// There was one, in the clear, where TLS was spoken.
     in_the_clear: bool,
 }
 
+impl From<Bad> for Missed {
+    fn from(bad: Bad) -> Self {
+        Self { bad, in_the_clear: false }
+    }
+}
+
 impl From<String> for Missed {
     fn from(words: String) -> Self {
-        Self { words, in_the_clear: false }
+        Bad::from(words).into()
     }
 }
 
@@ -144,7 +150,7 @@ pub(crate) async fn http_get(target: &Target, action: &HTTPGetAction, timeout: D
         let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
         Err(format!("Get {shown:?}: {late}").into())
     });
-    match fetched.map_err(|missed| Bad::Failed(missed.words))? {
+    match fetched.map_err(|missed| missed.bad)? {
         Fetched { status: 200..=299, .. } => Ok(None),
         Fetched { status: 300..=399, body, .. } => Ok(Some(ended(&body))),
         Fetched { status, .. } => Err(Bad::Failed(format!("HTTP probe failed with statuscode: {status}"))),
@@ -168,7 +174,7 @@ pub(crate) async fn visit(target: &Target, action: &HTTPGetAction) -> Result<Opt
             return Ok(Some(address));
         }
     }
-    Err(Bad::Failed(missed.words))
+    Err(missed.bad)
 }
 
 fn headers_of(action: &HTTPGetAction) -> Vec<&HTTPHeader> {
@@ -208,13 +214,13 @@ async fn fetch(
     host: Option<&str>,
 ) -> Result<Fetched, Missed> {
     let (shown, address) = (page.url(), page.address);
-    let stream =
-        dial(target, address, question.timeout).await.map_err(|why| format!("Get {shown:?}: {why}"))?;
+    let stream = dial(target, address, question.timeout).await;
+    let stream = stream.map_err(|bad| bad.said(|why| format!("Get {shown:?}: {why}")))?;
     let failed = |error: &dyn std::error::Error| format!("Get {shown:?}: {error}");
     let stream = if page.secret {
         let name = ServerName::IpAddress(address.ip().into());
         let secret = connector()?.connect(name, stream).await.map_err(|error| match is_clear(&error) {
-            true => Missed { words: format!("Get {shown:?}: {IN_THE_CLEAR}"), in_the_clear: true },
+            true => Missed { bad: format!("Get {shown:?}: {IN_THE_CLEAR}").into(), in_the_clear: true },
             false => failed(&error).into(),
         });
         Either::Right(secret?)

@@ -8,10 +8,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -31,6 +32,7 @@ crate::tests![
     a_program_that_needs_a_moment_is_ready_in_a_moment_and_nobody_complains,
     what_never_answers_is_never_ready_and_is_started_again,
     what_can_not_be_asked_does_not_count,
+    what_the_node_is_short_of_is_held_against_no_container,
     health_is_asked_for_over_grpc,
 ];
 
@@ -314,6 +316,40 @@ async fn health(listener: TcpListener) {
             hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(stream, answer),
         );
     }
+}
+
+async fn what_the_node_is_short_of_is_held_against_no_container(cluster: Arc<Cluster>) {
+    /// Puts the limit back however this ends.
+    struct Short(Rlimit);
+    impl Drop for Short {
+        fn drop(&mut self) {
+            setrlimit(Resource::Nofile, self.0).unwrap();
+        }
+    }
+    let mut spec = script("exec httpd -f -p 8080 -h /");
+    let asked = json!({"periodSeconds": 1, "failureThreshold": 1});
+    let with = |mut probe: Value, how: &str, what: Value| {
+        probe[how] = what;
+        probe
+    };
+    let web = &mut spec["containers"][0];
+    web["livenessProbe"] = with(asked.clone(), "httpGet", json!({"path": "/etc/passwd", "port": 8080}));
+    web["readinessProbe"] = with(asked.clone(), "tcpSocket", json!({"port": 8080}));
+    cluster.pod("short", spec).await;
+    cluster.until_ready("short").await;
+    let all = getrlimit(Resource::Nofile);
+    let short = Short(all);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..all }).unwrap();
+    for kind in ["Liveness", "Readiness"] {
+        let unknown = format!("{kind} probe errored and resulted in unknown state");
+        cluster.until_event("short", "Unhealthy", &unknown).await;
+    }
+    drop(short);
+    let complaints = cluster.events("short", "Unhealthy").await;
+    assert!(complaints.iter().all(|words| words.contains("unknown state")), "{complaints:?}");
+    assert!(cluster.events("short", "Killing").await.is_empty());
+    let pod = cluster.pods().get("short").await.unwrap();
+    assert_eq!((state(&pod, "main").as_str(), condition(&pod, "Ready").as_str()), ("running", "True"));
 }
 
 async fn health_is_asked_for_over_grpc(cluster: Arc<Cluster>) {

@@ -17,6 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use drydock_sandbox::{Entry, Host, Network, Options, enter, hook};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How many files a node may have open at once before it takes all that it may.
+const FILES: u64 = 1000;
 
 /// The user that stands for anyone: nobody.
 const PLAIN: u32 = 65534;
@@ -83,6 +87,8 @@ fn program(somebody_else: bool) -> PathBuf {
 
 /// Enters and opens a host below a directory.
 fn open(setting: Setting, directory: &Path, resume: bool) -> Host {
+    let all = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), ..all }).unwrap();
     let entered = enter(&Entry { state_dir: directory.join("state"), resume }).unwrap();
     assert_eq!(entered.resumed(), resume);
     let options = Options {

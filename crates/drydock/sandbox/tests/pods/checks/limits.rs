@@ -1,16 +1,21 @@
 //! How much programs may use.
 
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
-use drydock_sandbox::Limits;
+use drydock_sandbox::{Error, Limits};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{Check, Place, checks};
+use super::{Check, Place, checks, exec, output};
 
 checks![
     memory_beyond_the_limit_ends_the_container,
     a_fork_bomb_stays_in_its_container,
     time_of_processors_is_limited_where_the_kernel_looks,
     use_of_memory_is_counted,
+    pods_may_open_what_the_node_could_before_it_took_more,
+    a_pod_is_not_gone_while_the_node_can_open_nothing,
 ];
 
 async fn memory_beyond_the_limit_ends_the_container(place: &Place) {
@@ -68,4 +73,40 @@ async fn use_of_memory_is_counted(place: &Place) {
     let container = pod.start(place.container("c", &["sleep", "600"])).await.unwrap();
     assert!(container.usage().unwrap().memory > 0);
     pod.stop().await.unwrap();
+}
+
+async fn pods_may_open_what_the_node_could_before_it_took_more(place: &Place) {
+    let own = getrlimit(Resource::Nofile);
+    assert!(own.current == own.maximum && own.maximum > Some(crate::FILES), "{own:?}");
+    let expected = format!("{}\n{}\n", crate::FILES, own.maximum.unwrap());
+    let pod = place.pod("files").await;
+    let script = "ulimit -Sn; ulimit -Hn";
+    let (_, said) = place.script(&pod, "c", script).await;
+    assert_eq!(said, expected);
+    let container = pod.start(place.container("lives", &["sleep", "600"])).await.unwrap();
+    assert_eq!(output(&container, exec(&["sh", "-c", script])).await.1, expected);
+    pod.stop().await.unwrap();
+}
+
+async fn a_pod_is_not_gone_while_the_node_can_open_nothing(place: &Place) {
+    let pod = place.pod("lean").await;
+    let container = pod.start(place.container("c", &["sleep", "600"])).await.unwrap();
+    let mut ended = pin!(container.wait());
+    let own = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..own }).unwrap();
+    let alive = pod.is_alive();
+    let dialled = pod.dial((pod.address(), 80).into()).await.err();
+    // Long enough to ask.
+    let waited = tokio::time::timeout(Duration::from_millis(200), &mut ended).await;
+    let stopped = pod.stop().await;
+    setrlimit(Resource::Nofile, own).unwrap();
+    assert!(alive && matches!(dialled, Some(Error::Machine { .. })), "{alive} {dialled:?}");
+    assert!(waited.is_err(), "{waited:?}");
+    assert!(stopped.is_err() && container.exit().is_none());
+    container.signal(9).await.unwrap();
+    assert_eq!(ended.await.unwrap().signal, Some(9));
+    let nobody = pod.dial((pod.address(), 80).into()).await.err();
+    assert!(matches!(nobody, Some(Error::Unreached { .. })), "{nobody:?}");
+    pod.stop().await.unwrap();
+    assert!(!pod.is_alive());
 }
