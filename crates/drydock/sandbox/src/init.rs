@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use nix::sched::CloneFlags;
@@ -39,7 +40,11 @@ use crate::supervised::{Container, exit};
 use crate::wire;
 
 /// How long a connection that can't be accepted waits for the next try.
-const DEAF: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const DEAF: Duration = Duration::from_millis(100);
+
+/// How long a program may take until it runs: what a kubelet waits for its runtime. Longer only takes one that another
+/// program of its container has stopped on its way.
+const BIRTH: Duration = Duration::from_secs(120);
 
 /// Is a pod's init. The connection is told how the setup went. When the lifeline ends, so does the pod.
 pub(crate) fn run(setup: &PodSetup, line: UnixStream, lifeline: Option<OwnedFd>) -> ! {
@@ -179,6 +184,8 @@ struct Pending {
     terminal: Option<OwnedFd>,
     failed: Option<StartError>,
     client: UnixStream,
+    /// By when it has to run.
+    due: Instant,
 }
 
 struct Exec {
@@ -195,11 +202,12 @@ pub(crate) fn tell(client: &UnixStream, message: &impl Serialize, files: &[Borro
 impl Init {
     fn serve(mut self) -> io::Result<()> {
         loop {
-            let (listens, patience) = if std::mem::take(&mut self.deaf) {
-                (PollFlags::empty(), Some(&DEAF))
-            } else {
-                (PollFlags::IN, None)
-            };
+            let deaf = std::mem::take(&mut self.deaf);
+            let listens = if deaf { PollFlags::empty() } else { PollFlags::IN };
+            let now = Instant::now();
+            let births = self.births.iter().map(|birth| birth.due.saturating_duration_since(now));
+            let patience = births.chain(deaf.then_some(DEAF)).min();
+            let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
             let mut polled =
                 vec![PollFd::new(&self.listener, listens), PollFd::new(&self.signals, PollFlags::IN)];
             // At a fixed place, whether it is there or not.
@@ -212,7 +220,7 @@ impl Init {
                     polled.extend(container.outputs.iter().map(|(_, fd)| PollFd::new(fd, PollFlags::IN)));
                 }
             }
-            match rustix::event::poll(&mut polled, patience) {
+            match rustix::event::poll(&mut polled, patience.as_ref()) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
             };
@@ -222,6 +230,7 @@ impl Init {
                 return Ok(());
             }
             self.hear_births();
+            self.give_up_births(Instant::now());
             for container in self.containers.values_mut() {
                 container.take_output();
             }
@@ -408,6 +417,21 @@ impl Init {
         self.births = under_way;
     }
 
+    /// Ends the starting programs that should run by now.
+    fn give_up_births(&mut self, now: Instant) {
+        let births = std::mem::take(&mut self.births);
+        let (late, under_way): (Vec<_>, _) = births.into_iter().partition(|birth| birth.due <= now);
+        self.births = under_way;
+        for mut birth in late {
+            let _ended = process::signal(birth.spawned.pid, Signal::SIGKILL as i32);
+            birth.failed = Some(StartError::Step {
+                step: "starting the program".to_owned(),
+                reason: format!("it did not run after {} seconds", BIRTH.as_secs()),
+            });
+            self.settle(birth);
+        }
+    }
+
     fn settle(&mut self, birth: Pending) {
         let Pending { container, spawned, host_pid, terminal, failed, client, .. } = birth;
         if let Some(error) = failed {
@@ -472,6 +496,7 @@ impl Pending {
             terminal: None,
             failed: None,
             client,
+            due: Instant::now() + BIRTH,
         }
     }
 
@@ -509,4 +534,42 @@ fn socket() -> io::Result<OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_come_to_run_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let nothing = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let (line, _starting) = UnixStream::pair().unwrap();
+        let (client, asked) = UnixStream::pair().unwrap();
+        let spawned = Spawned { pid: i32::try_from(child.id()).unwrap(), line };
+        let birth = Pending::new(spawned, None, client);
+        let due = birth.due;
+        let mut init = Init {
+            _node_network: nothing(),
+            lifeline: None,
+            share_process_namespace: false,
+            own_pids: nothing(),
+            listener: listen(directory.path(), "init.sock").unwrap(),
+            deaf: false,
+            signals: SignalFd::new(&SigSet::empty()).unwrap(),
+            births: vec![birth],
+            containers: BTreeMap::new(),
+            execs: BTreeMap::new(),
+        };
+        init.give_up_births(due - Duration::from_nanos(1));
+        assert_eq!((init.births.len(), child.try_wait().unwrap()), (1, None));
+        init.give_up_births(due);
+        assert_eq!((init.births.len(), init.execs.len()), (0, 0));
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::SIGKILL as i32));
+        let (answer, _) = wire::receive::<Started>(&asked).unwrap().unwrap();
+        assert!(matches!(answer, Started::No(StartError::Step { .. })));
+    }
 }
