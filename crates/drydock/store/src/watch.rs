@@ -49,6 +49,9 @@ struct Watched {
 impl Waiting {
     /// Those to wake when something in `namespace` changed.
     pub(crate) fn take_for(&mut self, namespace: &str) -> Vec<Waker> {
+        if self.everywhere.is_empty() && self.namespaces.is_empty() {
+            return Vec::new();
+        }
         let everywhere = std::mem::take(&mut self.everywhere);
         let here = self.namespaces.get_mut(namespace).map(|here| std::mem::take(&mut here.asleep));
         everywhere.into_values().chain(here.into_iter().flat_map(HashMap::into_values)).collect()
