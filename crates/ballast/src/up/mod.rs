@@ -273,7 +273,8 @@ fn next(error: &StartError) -> &'static str {
         }
         (StartError::Bootstrap(error), _) if error.is_full() => "make room there, ",
         (_, Some(StorageFull | QuotaExceeded)) => "make room there, ",
-        (_, Some(PermissionDenied | ReadOnlyFilesystem)) => "let it be written, ",
+        (_, Some(PermissionDenied)) => "start it as the user whose directory it is, let it be written, ",
+        (_, Some(ReadOnlyFilesystem)) => "let it be written, ",
         _ => "",
     }
 }

@@ -1,11 +1,13 @@
 //! A data directory that is full, read-only, damaged or of a later version: one line, exit code 1, nothing lost; and one
 //! that becomes full while the cluster runs.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::disk::Disk;
+use crate::support::user::User;
 use crate::support::{Cluster, Process, ballast, said};
 
 /// A cluster that is kept in a directory, by a command that starts it.
@@ -113,6 +115,23 @@ fn a_directory_that_can_only_be_read_is_said_at_the_start() {
     }
     disk.let_be_written(true);
     assert_eq!(up(disk.ballast(&words(&data))).field("configmap/before", ".data.text"), "kept");
+}
+
+#[test]
+fn a_directory_that_can_not_be_looked_into_is_not_said_to_be_lost() {
+    let (user, data) = (User::Plain, User::Plain.directory());
+    let flags = ["--no-node", "--no-operators", "--data-dir", data.path().to_str().unwrap()];
+    let mut cluster = user.up(&flags);
+    config_map(&cluster, "before").ok();
+    cluster.up.signal("TERM");
+    cluster.up.end();
+    let store = data.path().join("store");
+    fs::set_permissions(&store, Permissions::from_mode(0o000)).unwrap();
+    let log = format!("{}: can't look at it: Permission denied", store.join("log").display());
+    let again = "; start it as the user whose directory it is, ";
+    refused(user.ballast().args(words(data.path())), &[&log, again]);
+    fs::set_permissions(&store, Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(user.up(&flags).field("configmap/before", ".data.text"), "kept");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! How a cluster is to be.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use drydock_access::{Identity, Tokens};
@@ -147,7 +147,7 @@ impl Builder {
                 // And the log before any key: keys without one are those of a cluster that was lost. Its pods may
                 // still run, and would be ended as nobody's; its volumes would never be found again.
                 let log = objects.join("log");
-                if keys.exists() && !log.exists() {
+                if is_there(&keys)? && !is_there(&log)? {
                     return Err(StartError::Lost { log, keys });
                 }
                 let store = Store::open(&objects, options)?;
@@ -207,6 +207,11 @@ impl Builder {
         }
         Ok(Drydock { link, store, requests, faults, authority, admin_token, served: OnceLock::new() })
     }
+}
+
+/// What can't be looked at may well be there.
+fn is_there(path: &Path) -> Result<bool, OpenError> {
+    path.try_exists().map_err(|source| OpenError::Io { path: path.to_owned(), doing: "look at it", source })
 }
 
 /// Who a controller is: a ServiceAccount of its own, to which the default roles are bound.
