@@ -85,7 +85,7 @@ pub fn without_hidden(mut error: clap::Error) -> clap::Error {
   ballast up --data-dir ./cluster --kubeconfig ./kubeconfig
 
 It prints one line that begins with `ready` once it serves. Ctrl-C, SIGTERM or `ballast down` stops it; a second signal \
-stops it at once.")]
+stops it at once. Where it was started with `nohup`, the end of the terminal does not.")]
 pub struct UpArguments {
     /// Keep the cluster in this directory [default: $XDG_DATA_HOME/ballast]
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]

@@ -1,14 +1,17 @@
 //! Being told to stop.
 
+use std::fs;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{Explain as _, Failure};
 
-/// Ctrl-C, SIGTERM, and the terminal that goes away.
+/// Ctrl-C, SIGTERM, and the terminal that goes away. Of these Ctrl-C and the terminal's end are nothing to a process whose
+/// starter had it ignore them: `nohup`, or a script that starts it in the background.
 pub struct Signals {
-    interrupt: Signal,
     terminate: Signal,
-    hang_up: Signal,
+    interrupt: Option<Signal>,
+    hang_up: Option<Signal>,
 }
 
 impl Signals {
@@ -17,20 +20,24 @@ impl Signals {
     /// # Errors
     /// The system does not let us.
     pub fn listen() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).what("can't listen for signals");
+        let what = "can't listen for signals";
+        let status = fs::read_to_string("/proc/self/status").what(what)?;
+        let unless_ignored = |kind: SignalKind| {
+            (!is_ignored(&status, kind.as_raw_value())).then(|| signal(kind)).transpose().what(what)
+        };
         Ok(Signals {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hang_up: listen(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate()).what(what)?,
+            interrupt: unless_ignored(SignalKind::interrupt())?,
+            hang_up: unless_ignored(SignalKind::hangup())?,
         })
     }
 
     /// Waits for the next one.
     pub async fn next(&mut self) {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
+            () = received(&mut self.interrupt) => {}
+            () = received(&mut self.hang_up) => {}
         }
     }
 
@@ -41,4 +48,18 @@ impl Signals {
             () = self.next() => None,
         }
     }
+}
+
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether a process ignores a signal, as the system says of it: a bit for each, from the first.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::{Cluster, Process, ballast, eventually, said};
 use serde_json::Value;
@@ -55,9 +56,14 @@ fn swap_servers(one: &Cluster, other: &Cluster) -> PathBuf {
 fn a_passing_cluster_takes_its_kubeconfig_along() {
     let place = tempfile::tempdir().unwrap();
     for (signal, variable) in [("TERM", "XDG_RUNTIME_DIR"), ("INT", "TMPDIR")] {
-        let mut command = ballast();
+        let usual = ballast();
+        // Whoever runs the tests in the background has Ctrl-C ignored.
+        let mut command = Command::new("env");
         command
+            .arg("--default-signal=INT")
+            .arg(usual.get_program())
             .args(["up", "--memory", "--listen", "127.0.0.1:0", "--no-operators", "--no-node"])
+            .env_remove("XDG_RUNTIME_DIR")
             .env(variable, place.path());
         let mut up = Process::start(command);
         let kubeconfig = kubeconfig_of(&up.line());
@@ -71,6 +77,34 @@ fn a_passing_cluster_takes_its_kubeconfig_along() {
             "something is left after SIG{signal}"
         );
     }
+}
+
+#[test]
+fn what_its_starter_has_it_ignore_does_not_stop_it() {
+    let place = tempfile::tempdir().unwrap();
+    let kubeconfig = place.path().join("kubeconfig");
+    let program = ballast();
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=HUP", "--ignore-signal=INT"]).arg(program.get_program());
+    command.args([
+        "up",
+        "--memory",
+        "--listen",
+        "127.0.0.1:0",
+        "--no-operators",
+        "--no-node",
+        "--kubeconfig",
+    ]);
+    let mut up = Process::start({
+        command.arg(&kubeconfig);
+        command
+    });
+    up.line();
+    up.signal("HUP");
+    up.signal("INT");
+    let down = said(ballast().args(["down", "--kubeconfig"]).arg(&kubeconfig), "").ok();
+    assert!(down.starts_with("stopped in "), "{down}");
+    assert_eq!(up.end(), (0, String::new()));
 }
 
 #[test]
