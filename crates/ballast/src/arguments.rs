@@ -152,7 +152,7 @@ pub struct WhichArguments {
     /// The one that keeps its cluster in this directory [default: the one of $KUBECONFIG, or $XDG_DATA_HOME/ballast]
     #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
     pub data_dir: Option<PathBuf>,
-    /// The one that wrote this kubeconfig, also with --memory
+    /// The one that wrote this kubeconfig, wherever it keeps its cluster
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 }

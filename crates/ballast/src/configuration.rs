@@ -141,7 +141,8 @@ impl Which {
     /// There is no place for data.
     pub fn new(arguments: &WhichArguments, environment: &Environment) -> Result<Self, Failure> {
         // Whoever pasted what `ballast up` printed means that one.
-        let pasted = || environment.get("KUBECONFIG").map(PathBuf::from).filter(|file| record::is_of(file));
+        let runs = |file: &PathBuf| record::of_kubeconfig(file).is_some();
+        let pasted = || environment.get("KUBECONFIG").map(PathBuf::from).filter(runs);
         let kubeconfig = arguments.kubeconfig.clone();
         Ok(match kubeconfig.or_else(|| arguments.data_dir.is_none().then(pasted).flatten()) {
             Some(file) => Which::Kubeconfig(absolute(&file)?),

@@ -1,17 +1,18 @@
 //! What a running `ballast up` leaves behind for `ballast status` and `ballast down` to find it by.
 //!
-//! A cluster that is kept has its record in its directory, `running`; one that is not, beside its kubeconfig. It is
-//! there from when the cluster is taken until it is let go. A crash leaves it.
+//! A cluster has its record beside its kubeconfig, and one that is kept in its directory too, `running`. It is there
+//! from before the cluster is until everything of it has ended. A crash leaves it.
 //!
-//! **What always holds.** A process that is found by a record is the very one that wrote it: it is told by the boot
+//! **What always holds.** A data directory is locked by the process whose record is in it, for as long as that is there:
+//! nobody finds one without a record that is taken, or loses its own record to another. A process that is found by a record is the very one that wrote it: it is told by the boot
 //! of the machine and the moment of its start as well as by its number, and held by a descriptor. A number that was
 //! given to another process since is nobody's here, and no signal goes to it.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -21,13 +22,18 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-use crate::configuration::{KubeconfigFile, Place, Up, Which};
+use crate::configuration::{Place, Up, Which};
 use crate::failure::{Advise as _, Explain as _, Failure};
 use crate::operators;
 use crate::version::Version;
 
 /// What the record of a kept cluster is called.
 const NAME: &str = "running";
+/// What to do where it can't be written there.
+const MAKE_ROOM: &str =
+    "make room there and let it be written, or name another directory with --data-dir DIR";
+/// What to do where it can't be written beside a kubeconfig.
+const ELSEWHERE: &str = "make room there and let it be written, or say where else with --kubeconfig FILE";
 
 /// A `ballast up`, as it says itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,8 +55,8 @@ pub struct Record {
     pub directory: Option<PathBuf>,
     /// Where the API is served. Not yet, while it is starting.
     pub url: Option<String>,
-    /// The administrator's kubeconfig. Not yet, while it is starting.
-    pub kubeconfig: Option<PathBuf>,
+    /// The administrator's kubeconfig. It may not be there yet, while it is starting.
+    pub kubeconfig: PathBuf,
     /// The operators in it.
     pub operators: Vec<String>,
     /// Whether it runs pods.
@@ -62,7 +68,7 @@ impl Record {
     ///
     /// # Errors
     /// The system does not say which process this is.
-    pub fn of_this_process(up: &Up) -> Result<Self, Failure> {
+    pub fn of_this_process(up: &Up, kubeconfig: &Path) -> Result<Self, Failure> {
         let Version { version, kubernetes, .. } = Version::current();
         let process = std::process::id();
         let operators = if up.operators { operators::names() } else { Vec::new() };
@@ -78,7 +84,7 @@ impl Record {
                 Place::Memory => None,
             },
             url: None,
-            kubeconfig: None,
+            kubeconfig: kubeconfig.to_owned(),
             operators: operators.into_iter().map(str::to_owned).collect(),
             node: up.pods.is_some(),
         })
@@ -180,25 +186,18 @@ impl Running {
 /// # Errors
 /// Its record can't be read.
 pub fn find(which: &Which) -> Result<Option<Running>, Failure> {
-    let read =
-        |path: PathBuf| -> Result<_, Failure> { Ok(Record::read(&path)?.map(|record| (record, path))) };
-    let found = match which {
-        Which::Directory(directory) => read(directory.join(NAME))?,
-        Which::Kubeconfig(file) => match read(beside(file))? {
-            Some(found) => Some(found),
-            // That of a kept cluster is usually beside its record.
-            None => read(file.with_file_name(NAME))?
-                .filter(|(record, _)| record.kubeconfig.as_ref() == Some(file)),
-        },
+    let path = match which {
+        Which::Directory(directory) => directory.join(NAME),
+        Which::Kubeconfig(file) => beside(file),
     };
-    let Some((record, path)) = found else { return Ok(None) };
+    let Some(record) = Record::read(&path)? else { return Ok(None) };
     Ok(record.running()?.map(|process| Running { record, process, path }))
 }
 
-/// Whether the `ballast up` that wrote this kubeconfig runs.
-pub fn is_of(kubeconfig: &Path) -> bool {
-    let file = std::path::absolute(kubeconfig).map(Which::Kubeconfig);
-    file.is_ok_and(|which| matches!(find(&which), Ok(Some(_))))
+/// The `ballast up` that has this kubeconfig, if it runs.
+pub fn of_kubeconfig(kubeconfig: &Path) -> Option<Running> {
+    let file = std::path::absolute(kubeconfig).ok()?;
+    find(&Which::Kubeconfig(file)).ok().flatten()
 }
 
 fn beside(kubeconfig: &Path) -> PathBuf {
@@ -208,25 +207,26 @@ fn beside(kubeconfig: &Path) -> PathBuf {
     kubeconfig.with_file_name(name)
 }
 
-/// A record on disk. It goes when this is dropped.
+/// A record on disk, in each of its places. It goes when this is dropped, and then the cluster's directory is let go.
 #[derive(Debug)]
-pub struct Left(PathBuf);
+pub struct Left {
+    /// Where it is, and what to do where it can't be written.
+    places: Vec<(PathBuf, &'static str)>,
+    /// Of the cluster's directory, if it has one.
+    _lock: Option<File>,
+}
 
 impl Left {
-    /// Leaves a record, in the place of one that a crash left. None where there is no place yet.
+    /// Leaves a record, in the place of one that a crash left.
     ///
     /// # Errors
     /// It can't be written.
-    pub fn of(record: &Record, kubeconfig: &KubeconfigFile) -> Result<Option<Self>, Failure> {
-        let path = match (&record.directory, &record.kubeconfig, kubeconfig) {
-            (Some(directory), ..) => directory.join(NAME),
-            (None, Some(file), _) | (None, None, KubeconfigFile::At(file)) => beside(file),
-            // It has yet to get a place.
-            (None, None, KubeconfigFile::Passing(_)) => return Ok(None),
-        };
-        let left = Left(path);
+    pub fn of(record: &Record, lock: Option<File>) -> Result<Self, Failure> {
+        let kept = record.directory.as_ref().map(|directory| (directory.join(NAME), MAKE_ROOM));
+        let places = kept.into_iter().chain([(beside(&record.kubeconfig), ELSEWHERE)]).collect();
+        let left = Left { places, _lock: lock };
         left.now(record)?;
-        Ok(Some(left))
+        Ok(left)
     }
 
     /// Says something else from now on.
@@ -234,14 +234,18 @@ impl Left {
     /// # Errors
     /// It can't be written.
     pub fn now(&self, record: &Record) -> Result<(), Failure> {
-        write(&self.0, record).what(format!("can't write {}", self.0.display()))
+        self.places.iter().try_for_each(|(path, next)| {
+            write(path, record).what(format!("can't write {}", path.display())).advise(*next)
+        })
     }
 
     /// Says the same again, so that whoever waits sees that something is still done.
     pub fn again(&self) {
-        let touched = fs::File::open(&self.0).and_then(|record| record.set_modified(SystemTime::now()));
-        if let Err(error) = touched {
-            tracing::debug!(%error, path = %self.0.display(), "nobody is told that something is done");
+        for (path, _) in &self.places {
+            let touched = File::open(path).and_then(|record| record.set_modified(SystemTime::now()));
+            if let Err(error) = touched {
+                tracing::debug!(%error, path = %path.display(), "nobody is told that something is done");
+            }
         }
     }
 }
@@ -249,9 +253,9 @@ impl Left {
 /// Whole or not at all, for its owner only.
 fn write(path: &Path, record: &Record) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
-    let private = fs::Permissions::from_mode(0o600);
-    let mut file = tempfile::Builder::new().permissions(private).tempfile_in(directory)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let private = |path: &Path| File::options().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = tempfile::Builder::new().make_in(directory, private)?;
     serde_json::to_writer_pretty(&mut file, record)?;
     file.write_all(b"\n")?;
     file.persist(path)?;
@@ -260,8 +264,10 @@ fn write(path: &Path, record: &Record) -> io::Result<()> {
 
 impl Drop for Left {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0) {
-            tracing::debug!(%error, path = %self.0.display(), "the record is not there any more");
+        for (path, _) in &self.places {
+            if let Err(error) = fs::remove_file(path) {
+                tracing::debug!(%error, path = %path.display(), "the record is not there any more");
+            }
         }
     }
 }
@@ -269,6 +275,8 @@ impl Drop for Left {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::up::ground;
+    use drydock::OpenError;
 
     fn record() -> Record {
         let process = std::process::id();
@@ -281,7 +289,7 @@ mod tests {
             kubernetes: "1".into(),
             directory: None,
             url: None,
-            kubeconfig: None,
+            kubeconfig: "/nonexistent/kubeconfig".into(),
             operators: vec![],
             node: false,
         }
@@ -303,26 +311,38 @@ mod tests {
     #[test]
     fn a_record_is_found_by_directory_or_kubeconfig_and_goes_with_its_cluster() {
         let place = tempfile::tempdir().unwrap();
-        let (directory, file) = (place.path().join("data"), place.path().join("data/kubeconfig"));
-        let kept = Record { directory: Some(directory.clone()), kubeconfig: Some(file.clone()), ..record() };
-        let passing = Record { kubeconfig: Some(place.path().join("passing")), ..record() };
-        for (record, which) in [
-            (&kept, vec![Which::Directory(directory.clone()), Which::Kubeconfig(file.clone())]),
-            (&passing, vec![Which::Kubeconfig(place.path().join("passing"))]),
-        ] {
-            let left = Left::of(record, &KubeconfigFile::At(file.clone())).unwrap();
-            for one in &which {
+        let data = place.path().join("data");
+        for (directory, kubeconfig) in
+            [(Some(&data), "data/kubeconfig"), (Some(&data), "elsewhere/kubeconfig"), (None, "passing")]
+        {
+            let kubeconfig = place.path().join(kubeconfig);
+            let record = Record { directory: directory.cloned(), kubeconfig: kubeconfig.clone(), ..record() };
+            let which = [directory.cloned().map(Which::Directory), Some(Which::Kubeconfig(kubeconfig))];
+            let left = Left::of(&record, None).unwrap();
+            for one in which.iter().flatten() {
                 let found = find(one).unwrap().unwrap();
-                assert_eq!(found.record, *record, "{one:?}");
-                fs::File::open(&found.path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-                left.as_ref().unwrap().again();
+                assert_eq!(found.record, record, "{one:?}");
+                File::open(&found.path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+                left.again();
                 assert!(found.last_word().unwrap().elapsed().unwrap().as_secs() < 60, "it has just said so");
             }
             assert!(find(&Which::Kubeconfig(place.path().join("data/other"))).unwrap().is_none());
             drop(left);
-            for one in &which {
+            for one in which.iter().flatten() {
                 assert!(find(one).unwrap().is_none(), "{one:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_directory_is_let_go_with_its_record() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("data");
+        let kubeconfig = place.path().join("kubeconfig");
+        let record = Record { directory: Some(directory.clone()), kubeconfig, ..record() };
+        let left = Left::of(&record, Some(ground::take_whole(&directory).unwrap())).unwrap();
+        assert!(matches!(ground::take_whole(&directory), Err(OpenError::InUse(_))));
+        drop(left);
+        ground::take_whole(&directory).unwrap();
     }
 }

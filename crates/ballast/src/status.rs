@@ -77,12 +77,13 @@ pub async fn status(which: &Which, environment: &Environment) -> Result<Status, 
         return Err(which.is_down());
     };
     let record = running.record;
-    let Some(kubeconfig) = record.kubeconfig.clone() else {
+    if record.url.is_none() {
         let starting = format!("process {} is still starting", record.process);
         return Err(Failure::new(starting).advise("ask again in a moment"));
-    };
+    }
     let asking = async {
-        let Connected { client, .. } = cluster::connect(&Cluster::Kubeconfig(vec![kubeconfig])).await?;
+        let kubeconfig = Cluster::Kubeconfig(vec![record.kubeconfig.clone()]);
+        let Connected { client, .. } = cluster::connect(&kubeconfig).await?;
         gather(record, &client, environment).await
     };
     match tokio::time::timeout(PATIENCE, asking).await {
@@ -185,8 +186,7 @@ impl Status {
             age(*since, now)
         );
         let url = self.record.url.as_deref().unwrap_or_default();
-        let path = |path: &Option<std::path::PathBuf>| path.as_deref().map(shell::word);
-        let data = match (path(&self.record.directory), self.bytes) {
+        let data = match (self.record.directory.as_deref().map(shell::word), self.bytes) {
             (Some(directory), Some(bytes)) => format!("{directory}, a log of {}", megabytes(bytes)),
             (Some(directory), None) => directory,
             (None, _) => "in memory: gone when it stops".to_owned(),
@@ -199,7 +199,7 @@ impl Status {
         let rows = [
             ["  cluster".to_owned(), format!("Kubernetes {kubernetes} at {url}")],
             ["  data".to_owned(), data],
-            ["  kubeconfig".to_owned(), path(&self.record.kubeconfig).unwrap_or_default()],
+            ["  kubeconfig".to_owned(), shell::word(&self.record.kubeconfig)],
             ["  operators".to_owned(), operators],
             ["  node".to_owned(), self.node()],
             ["  pods".to_owned(), self.pods()],

@@ -3,10 +3,11 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use drydock::OpenError;
 use drydock_sandbox::Host;
 
 use crate::configuration::Place;
@@ -22,7 +23,7 @@ pub struct Ground {
     root: PathBuf,
     kept: bool,
     sockets: Arc<Sockets>,
-    /// Held for as long as the place is taken. A kept cluster's store has a lock of its own.
+    /// Held for as long as the place is taken. The directory of a kept cluster is taken as a whole.
     _lock: Option<File>,
 }
 
@@ -72,6 +73,16 @@ impl Ground {
     }
 }
 
+/// Takes the directory of a kept cluster, which is made where it isn't there, for as long as what is given is held.
+///
+/// # Errors
+/// Another process has it, or it can't be made or locked.
+pub fn take_whole(directory: &Path) -> Result<File, OpenError> {
+    let failed = |source| OpenError::Io { path: directory.to_owned(), doing: "take it", source };
+    let taken = make_lasting(directory).and_then(|()| lock(directory)).map_err(failed)?;
+    taken.ok_or_else(|| OpenError::InUse(directory.to_owned()))
+}
+
 /// Whether pods of a kept cluster, whose process was killed, may run on.
 pub fn is_left(directory: &Path) -> bool {
     Host::is_recorded(&state(&of_kept(directory)))
@@ -98,6 +109,13 @@ fn remove(directory: &Path) -> io::Result<()> {
 
 fn private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// Makes a directory and those above it, so that it is there after a power failure, too.
+fn make_lasting(directory: &Path) -> io::Result<()> {
+    let missing: Vec<_> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    private(directory)?;
+    missing.iter().filter_map(|made| made.parent()).try_for_each(|parent| File::open(parent)?.sync_all())
 }
 
 /// Makes the directories, without the sockets of an earlier process.
@@ -130,7 +148,8 @@ fn free(under: &Path) -> io::Result<(PathBuf, File)> {
 
 /// Takes a place, if nobody has it.
 fn lock(root: &Path) -> io::Result<Option<File>> {
-    let lock = File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
+    let lock =
+        File::options().create(true).truncate(false).write(true).mode(0o600).open(root.join("lock"))?;
     match lock.try_lock() {
         Ok(()) => Ok(Some(lock)),
         Err(fs::TryLockError::WouldBlock) => Ok(None),

@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use drydock::Drydock;
-use kube::config::Kubeconfig;
 use tempfile::TempDir;
 
 use crate::configuration::KubeconfigFile;
@@ -13,41 +12,48 @@ use crate::failure::{Advise as _, Explain as _, Failure};
 
 /// A kubeconfig on disk. One that is passing goes when this is dropped.
 #[derive(Debug)]
-pub struct Written {
+pub struct Kubeconfig {
     /// Where it is.
     pub path: PathBuf,
     _directory: Option<TempDir>,
 }
 
-/// Writes it, readable by its owner only.
-///
-/// # Errors
-/// The file or its directory can't be written.
-pub fn write(drydock: &Drydock, file: &KubeconfigFile) -> Result<Written, Failure> {
-    let (path, directory) = match file {
-        KubeconfigFile::At(path) => (path.clone(), None),
-        KubeconfigFile::Passing(under) => {
-            let private = Permissions::from_mode(0o700);
-            let made = tempfile::Builder::new().prefix("ballast-").permissions(private).tempdir_in(under);
-            let directory = made
-                .what(format!("can't make a directory for the kubeconfig in {}", under.display()))
-                .advise("say where with --kubeconfig FILE")?;
-            (directory.path().join("kubeconfig"), Some(directory))
+impl Kubeconfig {
+    /// Finds the place for that of a cluster, where nothing is written over that somebody needs.
+    ///
+    /// # Errors
+    /// There is something else, or no place.
+    pub fn place(file: &KubeconfigFile) -> Result<Self, Failure> {
+        match file {
+            KubeconfigFile::At(path) => {
+                check(path)?;
+                Ok(Kubeconfig { path: path.clone(), _directory: None })
+            }
+            KubeconfigFile::Passing(under) => {
+                let private = Permissions::from_mode(0o700);
+                let made = tempfile::Builder::new().prefix("ballast-").permissions(private).tempdir_in(under);
+                let directory = made
+                    .what(format!("can't make a directory for the kubeconfig in {}", under.display()))
+                    .advise("say where with --kubeconfig FILE")?;
+                Ok(Kubeconfig { path: directory.path().join("kubeconfig"), _directory: Some(directory) })
+            }
         }
-    };
-    drydock
-        .write_kubeconfig(&path)
-        .what("can't write the kubeconfig")
-        .advise("say where else with --kubeconfig FILE")?;
-    Ok(Written { path, _directory: directory })
+    }
+
+    /// Writes it, readable by its owner only.
+    ///
+    /// # Errors
+    /// The file or its directory can't be written.
+    pub fn write(&self, drydock: &Drydock) -> Result<(), Failure> {
+        drydock
+            .write_kubeconfig(&self.path)
+            .what("can't write the kubeconfig")
+            .advise("say where else with --kubeconfig FILE")
+    }
 }
 
 /// A file that holds somebody's other clusters is not ours to write over, and neither is one that we can't read.
-///
-/// # Errors
-/// It is such a file.
-pub fn check(file: &KubeconfigFile) -> Result<(), Failure> {
-    let KubeconfigFile::At(path) = file else { return Ok(()) };
+fn check(path: &Path) -> Result<(), Failure> {
     // Where nothing can be seen, nothing is written over: whoever writes there says what is wrong.
     if !path.exists() {
         return Ok(());
@@ -64,14 +70,9 @@ pub fn check(file: &KubeconfigFile) -> Result<(), Failure> {
 
 fn is_ours(text: &str) -> bool {
     text.trim().is_empty()
-        || Kubeconfig::from_yaml(text).is_ok_and(|config| {
+        || kube::config::Kubeconfig::from_yaml(text).is_ok_and(|config| {
             !config.clusters.is_empty() && config.clusters.iter().all(|cluster| cluster.name == "drydock")
         })
-}
-
-/// Where the kubeconfig of the cluster in a data directory usually is.
-pub fn usual(directory: &Path) -> PathBuf {
-    directory.join("kubeconfig")
 }
 
 #[cfg(test)]

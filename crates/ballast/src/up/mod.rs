@@ -12,7 +12,9 @@ mod kubeconfig;
 mod node;
 
 use std::error::Error;
+use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use ballast_engines::Reach;
@@ -22,7 +24,7 @@ use kube::api::DynamicObject;
 use tokio::net::TcpListener;
 
 use crate::configuration::{Environment, Place, Up, Which};
-use crate::failure::{Advise as _, Explain as _, Failure};
+use crate::failure::{Explain as _, Failure};
 use crate::image;
 use crate::memory;
 use crate::operators::{self, Running};
@@ -33,7 +35,7 @@ use crate::terminal::{print, say};
 use crate::version::Version;
 
 use ground::Ground;
-use kubeconfig::Written;
+use kubeconfig::Kubeconfig;
 use node::{Attended, Way};
 
 pub use install::{InstallError, install};
@@ -47,9 +49,6 @@ pub enum Stopped {
     AtOnce,
 }
 
-/// What to do where the cluster's directory can be read and not be written.
-const MAKE_ROOM: &str =
-    "make room there and let it be written, or name another directory with --data-dir DIR";
 /// Longer than a start takes, unless there is much to read or a slow disk.
 const SLOW: Duration = Duration::from_secs(2);
 /// How often one that stops lets whoever waits for it know that it does.
@@ -60,9 +59,9 @@ struct Serving {
     drydock: Drydock,
     operators: Option<Running>,
     node: Option<Attended>,
-    kubeconfig: Written,
+    kubeconfig: Kubeconfig,
     /// Goes last: until then there is something to wait for.
-    left: Option<Left>,
+    left: Left,
 }
 
 impl Serving {
@@ -116,28 +115,25 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
 }
 
 async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
-    kubeconfig::check(&up.kubeconfig)?;
+    let kubeconfig = Kubeconfig::place(&up.kubeconfig)?;
     let listener = match bind(up).await {
         Err(failure) if up.place == Place::Memory => return Err(failure),
         // Whoever listens may be the one that has this directory, which says more.
         bound => bound,
     };
+    let lock = take(&up.place)?;
+    let mut record = Record::of_this_process(up, &kubeconfig.path)?;
+    let left = Left::of(&record, lock)?;
     let way = Way::default();
     let drydock = start(&up.place, way.clone()).await?;
     let opened = async {
-        let mut record = Record::of_this_process(up)?;
-        let left = Left::of(&record, &up.kubeconfig).advise(MAKE_ROOM)?;
-        let (operators, node, kubeconfig) = open(&drydock, listener?, up, &way, environment).await?;
-        (record.url, record.kubeconfig) = (drydock.url(), Some(kubeconfig.path.clone()));
-        let left = match left {
-            Some(left) => left.now(&record).map(|()| Some(left)),
-            None => Left::of(&record, &up.kubeconfig),
-        };
-        let left = left.advise(MAKE_ROOM)?;
-        Ok((operators, node, kubeconfig, left))
+        let (operators, node) = open(&drydock, listener?, up, &way, &kubeconfig, environment).await?;
+        record.url = drydock.url();
+        left.now(&record)?;
+        Ok((operators, node))
     };
     match opened.await {
-        Ok((operators, node, kubeconfig, left)) => Ok(Serving { drydock, operators, node, kubeconfig, left }),
+        Ok((operators, node)) => Ok(Serving { drydock, operators, node, kubeconfig, left }),
         Err(failure) => {
             drydock.shutdown().await;
             Err(failure)
@@ -151,8 +147,9 @@ async fn open(
     listener: TcpListener,
     up: &Up,
     way: &Way,
+    kubeconfig: &Kubeconfig,
     environment: &Environment,
-) -> Result<(Option<Running>, Option<Attended>, Written), Failure> {
+) -> Result<(Option<Running>, Option<Attended>), Failure> {
     drydock.serve(listener).what("can't serve the API")?;
     say(starting(up, drydock));
     let node = async {
@@ -170,7 +167,7 @@ async fn open(
         }
     };
     let (account, node) = tokio::try_join!(account, node)?;
-    let kubeconfig = kubeconfig::write(drydock, &up.kubeconfig)?;
+    kubeconfig.write(drydock)?;
     // The default options open no ports: the API's is the only one.
     let operators = account.map(|account| {
         let reach = reach(drydock, node.as_ref());
@@ -179,7 +176,7 @@ async fn open(
         drydock.check("operators", move || health.check());
         running
     });
-    Ok((operators, node, kubeconfig))
+    Ok((operators, node))
 }
 
 /// How the operators' questions get to pods. What leads there where addresses do not is no permission of theirs.
@@ -204,18 +201,18 @@ async fn stop(serving: Serving) -> Result<(), Failure> {
         drydock.shutdown().await;
         stopped
     };
-    let stopped = saying_so(left.as_ref(), stop).await;
+    let stopped = saying_so(&left, stop).await;
     drop((left, kubeconfig));
     stopped
 }
 
 /// Lets whoever waits for the end of something know that it is under way.
-async fn saying_so<T>(left: Option<&Left>, work: impl Future<Output = T>) -> T {
+async fn saying_so<T>(left: &Left, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {
         tokio::select! {
             done = &mut work => return done,
-            () = tokio::time::sleep(WORD) => left.into_iter().for_each(Left::again),
+            () = tokio::time::sleep(WORD) => left.again(),
         }
     }
 }
@@ -238,23 +235,37 @@ async fn start(place: &Place, way: Way) -> Result<Drydock, Failure> {
     };
     // Nobody asks this one who asked for what.
     let builder = builder.nodes(way).requests(0);
-    match (builder.start().await, place) {
-        (Err(StartError::Store(OpenError::InUse(_))), Place::Directory(directory)) => {
-            let found = record::find(&Which::Directory(directory.clone())).ok().flatten();
-            let theirs = found.and_then(|running| running.record.kubeconfig);
-            let theirs = shell::word(&theirs.unwrap_or_else(|| kubeconfig::usual(directory)));
-            Err(Failure::new(format!("another ballast keeps its cluster in {}", directory.display())).advise(format!(
-                "use that one (export KUBECONFIG={theirs}), or start another with --data-dir DIR or --memory"
-            )))
-        }
-        (started, Place::Directory(directory)) => {
-            let next = started.as_ref().err().map_or("", next);
-            started.what(format!("can't start the cluster in {}", directory.display())).advise(format!(
-                "{next}name another directory with --data-dir DIR, or keep nothing with --memory"
-            ))
-        }
-        (started, Place::Memory) => started.what("can't start the cluster"),
+    builder.start().await.map_err(|error| match place {
+        Place::Directory(directory) => refusal(directory, error),
+        Place::Memory => Failure::from(anyhow::Error::from(error).context("can't start the cluster")),
+    })
+}
+
+/// Makes sure that nobody else has the cluster's directory, for as long as what is given is held.
+fn take(place: &Place) -> Result<Option<File>, Failure> {
+    match place {
+        Place::Directory(directory) => match ground::take_whole(directory) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(error) => Err(refusal(directory, error.into())),
+        },
+        Place::Memory => Ok(None),
     }
+}
+
+/// Why there is no cluster in a directory, and what to do about it.
+fn refusal(directory: &Path, error: StartError) -> Failure {
+    if let StartError::Store(OpenError::InUse(_)) = error {
+        let found = record::find(&Which::Directory(directory.to_owned())).ok().flatten();
+        let theirs = found.map(|theirs| shell::word(&theirs.record.kubeconfig));
+        let theirs = theirs.map_or_else(String::new, |file| format!(" (export KUBECONFIG={file})"));
+        let next = format!("use that one{theirs}, or start another with --data-dir DIR or --memory");
+        return Failure::new(format!("another ballast keeps its cluster in {}", directory.display()))
+            .advise(next);
+    }
+    let next = next(&error);
+    let what = format!("can't start the cluster in {}", directory.display());
+    Failure::from(anyhow::Error::from(error).context(what))
+        .advise(format!("{next}name another directory with --data-dir DIR, or keep nothing with --memory"))
 }
 
 /// What there is to do about a directory, other than to use another one.

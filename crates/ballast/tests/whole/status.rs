@@ -1,10 +1,13 @@
 //! `ballast status` and `ballast down`: finding what runs, what it says, and stopping it.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{Cluster, Process, Said, ballast, eventually, said, table};
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
 /// `ballast` of somebody whose data is there.
@@ -107,6 +110,89 @@ fn a_passing_cluster_is_found_by_its_kubeconfig() {
     assert_eq!(cluster.up.end().0, 0);
     let nothing = by_kubeconfig("down");
     assert!(nothing.starts_with("nothing runs: no `ballast up` has the kubeconfig "), "{nothing}");
+}
+
+#[test]
+fn a_kept_cluster_is_found_by_its_kubeconfig_wherever_that_is() {
+    let (home, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (data, kubeconfig) = (place.path().join("cluster"), place.path().join("kubeconfig"));
+    let usual = up(home.path());
+    let mut other = Process::start({
+        let mut command = of(home.path(), "up --no-node --no-operators --listen 127.0.0.1:0");
+        command.arg("--data-dir").arg(&data).arg("--kubeconfig").arg(&kubeconfig);
+        command
+    });
+    other.line();
+    let of_other = format!("process {}\n", other.id());
+    let mut by_kubeconfig = of(home.path(), "status --kubeconfig");
+    let text = said(by_kubeconfig.arg(&kubeconfig), "").ok();
+    assert!(text.contains(&of_other), "{text}");
+    let mut pasted = of(home.path(), "status");
+    let text = said(pasted.env("KUBECONFIG", &kubeconfig), "").ok();
+    assert!(text.contains(&of_other), "{text}");
+    let down = said(of(home.path(), "down").env("KUBECONFIG", &kubeconfig), "").ok();
+    assert!(down.ends_with(&format!("its cluster is kept in {}\n", data.display())), "{down}");
+    assert_eq!(other.end(), (0, String::new()));
+    let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.len() == 2 && !left.iter().any(|name| name == "kubeconfig.running"), "{left:?}");
+    let text = said(&mut of(home.path(), "status"), "").ok();
+    assert!(text.contains(&format!("process {}\n", usual.up.id())), "another was stopped: {text}");
+}
+
+#[test]
+fn one_that_begins_is_found_and_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let mut cluster = up(home.path());
+    cluster.up.signal("TERM");
+    cluster.up.end();
+    // It waits for its certificate in the middle of its start.
+    let file = home.path().join("ballast/keys/ca.crt");
+    let certificate = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    said(Command::new("mkfifo").arg(&file), "").ok();
+    let mut beginning = Process::start(of(home.path(), "up --no-node --listen 127.0.0.1:0"));
+    let mut pipe = eventually("the certificate is asked for", || {
+        let mut pipe = fs::File::options();
+        pipe.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&file).ok()
+    });
+    let status = said(&mut of(home.path(), "status"), "").refused();
+    let starting = format!("error: process {} is still starting; ask again in a moment\n", beginning.id());
+    assert_eq!(status, starting);
+    let mut down = Process::start(of(home.path(), "down"));
+    eventually("it is told to stop", || down.complaints().contains("stopping ballast").then_some(()));
+    pipe.write_all(&certificate).unwrap();
+    drop(pipe);
+    let stopped = down.line();
+    assert!(stopped.starts_with("stopped in "), "{stopped}");
+    assert_eq!(down.end().0, 0);
+    assert_eq!(beginning.end(), (0, String::new()));
+}
+
+#[test]
+fn one_that_ends_leaves_the_next_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let mut first = up(home.path());
+    // Somebody who does not read is given time to do so: there is more to read than fits on the way.
+    let watcher = first.follow("configmaps", &[".metadata.name"]);
+    watcher.line();
+    watcher.signal("STOP");
+    let large = |number| {
+        let text = "x".repeat(1_000_000);
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{number}}}\ndata: {{text: {text}}}\n")
+    };
+    first.kubectl_with(&["create", "-f", "-"], &(0..8).map(large).collect::<Vec<_>>().join("---\n")).ok();
+    first.up.signal("TERM");
+    let next = loop {
+        let next = Process::start(of(home.path(), "up --no-node --listen 127.0.0.1:0"));
+        if next.next_line().is_some() {
+            break next;
+        }
+        let why = "another ballast keeps its cluster in ";
+        eventually("it says why not", || next.complaints().contains(why).then_some(()));
+    };
+    assert_eq!(first.up.end().0, 0);
+    let text = said(&mut of(home.path(), "status"), "").ok();
+    assert!(text.contains(&format!("process {}\n", next.id())), "{text}");
 }
 
 #[test]

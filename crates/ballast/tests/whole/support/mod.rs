@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -137,11 +137,17 @@ impl Process {
     /// The next line of its output.
     #[track_caller]
     pub fn line(&self) -> String {
-        self.stdout
-            .lock()
-            .unwrap()
-            .recv_timeout(PATIENCE)
-            .unwrap_or_else(|_| panic!("it says nothing; it complained: {}", self.complaints()))
+        self.next_line().unwrap_or_else(|| panic!("it says nothing; it complained: {}", self.complaints()))
+    }
+
+    /// The next line of its output, unless that ends.
+    #[track_caller]
+    pub fn next_line(&self) -> Option<String> {
+        match self.stdout.lock().unwrap().recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("it says nothing; it complained: {}", self.complaints()),
+        }
     }
 
     /// Where it says that it serves something, whatever port it was given.
