@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use drydock::Drydock;
 use tempfile::TempDir;
 
-use crate::configuration::KubeconfigFile;
+use crate::configuration::{KubeconfigFile, Place};
 use crate::failure::{Advise as _, Explain as _, Failure};
+use crate::{record, shell};
 
 /// A kubeconfig on disk. One that is passing goes when this is dropped.
 #[derive(Debug)]
@@ -23,10 +24,10 @@ impl Kubeconfig {
     ///
     /// # Errors
     /// There is something else, or no place.
-    pub fn place(file: &KubeconfigFile) -> Result<Self, Failure> {
+    pub fn place(file: &KubeconfigFile, cluster: &Place) -> Result<Self, Failure> {
         match file {
             KubeconfigFile::At(path) => {
-                check(path)?;
+                check(path, cluster)?;
                 Ok(Kubeconfig { path: path.clone(), _directory: None })
             }
             KubeconfigFile::Passing(under) => {
@@ -52,8 +53,18 @@ impl Kubeconfig {
     }
 }
 
-/// A file that holds somebody's other clusters is not ours to write over, and neither is one that we can't read.
-fn check(path: &Path) -> Result<(), Failure> {
+/// A file that holds somebody's other clusters is not ours to write over, and neither is one that we can't read, or that
+/// of another cluster that runs.
+fn check(path: &Path, cluster: &Place) -> Result<(), Failure> {
+    if let Some(other) = record::of_kubeconfig(path)
+        // That it runs is said of its directory, too, and better.
+        && !matches!(cluster, Place::Directory(own) if other.record.directory.as_ref() == Some(own))
+    {
+        let process = other.record.process;
+        let what = format!("{} is the kubeconfig of a cluster that runs, process {process}", path.display());
+        let stop = format!("stop that one with `ballast down --kubeconfig {}`", shell::word(path));
+        return Err(Failure::new(what).advise(format!("name another file with --kubeconfig, or {stop}")));
+    }
     // Where nothing can be seen, nothing is written over: whoever writes there says what is wrong.
     if !path.exists() {
         return Ok(());

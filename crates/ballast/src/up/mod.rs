@@ -115,7 +115,7 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
 }
 
 async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
-    let kubeconfig = Kubeconfig::place(&up.kubeconfig)?;
+    let kubeconfig = Kubeconfig::place(&up.kubeconfig, &up.place)?;
     let listener = match bind(up).await {
         Err(failure) if up.place == Place::Memory => return Err(failure),
         // Whoever listens may be the one that has this directory, which says more.

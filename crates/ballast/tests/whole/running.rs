@@ -1,6 +1,7 @@
 //! Several at a time, on disk and off, until they are told to stop; and operators against a cluster of somebody else's.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -155,6 +156,40 @@ fn a_kept_cluster_is_there_again_and_belongs_to_one_at_a_time() {
     assert_eq!(again.field("mc/memcached-sample", ".metadata.uid"), uid);
     again.kubectl("scale mc memcached-sample --replicas=2").ok();
     again.becomes("deployment/memcached-sample", ".spec.replicas", "2");
+}
+
+#[test]
+fn the_kubeconfig_of_one_that_runs_is_not_written_over() {
+    let mut first = Cluster::with(&["--memory", "--no-node", "--no-operators"]);
+    let text = std::fs::read_to_string(&first.kubeconfig).unwrap();
+    let data = first.directory.path().join("data");
+    let start = |kept: &[&OsStr]| {
+        let mut command = ballast();
+        command.args(["up", "--no-node", "--no-operators", "--listen", "127.0.0.1:0", "--kubeconfig"]);
+        command.arg(&first.kubeconfig).args(kept);
+        command
+    };
+    let memory = ["--memory".as_ref()];
+    let kept = ["--data-dir".as_ref(), data.as_os_str()];
+    let file = first.kubeconfig.display();
+    let expected = format!(
+        "error: {file} is the kubeconfig of a cluster that runs, process {}; name another file with --kubeconfig, or \
+         stop that one with `ballast down --kubeconfig {file}`",
+        first.up.id()
+    );
+    for place in [&memory[..], &kept] {
+        let mut refused = Process::start(start(place));
+        assert_eq!(refused.next_line(), None, "it runs");
+        assert_eq!(refused.end().0, 1);
+        eventually("it says why", || (refused.complaints() == expected).then_some(()));
+    }
+    assert_eq!(std::fs::read_to_string(&first.kubeconfig).unwrap(), text);
+    let next = start(&kept);
+    first.up.signal("TERM");
+    first.up.end();
+    // It is nobody's any more.
+    let next = Process::start(next);
+    assert!(next.line().starts_with("ready: "));
 }
 
 #[test]
