@@ -103,9 +103,11 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
     };
     let mut serving = serving?;
     memory::give_back();
-    print(&format!("ready: export KUBECONFIG={}\n", shell::word(&serving.kubeconfig.path)))
-        .what("can't print")?;
-    let failed = signals.unless(serving.fails()).await;
+    let ready = format!("ready: export KUBECONFIG={}\n", shell::word(&serving.kubeconfig.path));
+    let failed = match print(&ready).what("can't print") {
+        Ok(()) => signals.unless(serving.fails()).await,
+        Err(failure) => Some(failure),
+    };
     let stopped = signals.unless(stop(serving)).await;
     match (failed, stopped) {
         (Some(failure), _) => Err(failure),
@@ -122,43 +124,41 @@ async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
         bound => bound,
     };
     let lock = take(&up.place)?;
-    let mut record = Record::of_this_process(up, &kubeconfig.path)?;
+    let record = Record::of_this_process(up, &kubeconfig.path)?;
     let left = Left::of(&record, lock)?;
     let way = Way::default();
     let drydock = start(&up.place, way.clone()).await?;
-    let opened = async {
-        let (operators, node) = open(&drydock, listener?, up, &way, &kubeconfig, environment).await?;
-        record.url = drydock.url();
-        left.now(&record)?;
-        Ok((operators, node))
-    };
-    match opened.await {
-        Ok((operators, node)) => Ok(Serving { drydock, operators, node, kubeconfig, left }),
+    let mut serving = Serving { drydock, operators: None, node: None, kubeconfig, left };
+    match open(&mut serving, record, listener, up, &way, environment).await {
+        Ok(()) => Ok(serving),
         Err(failure) => {
-            drydock.shutdown().await;
+            // Why it did not begin is what is told, whatever comes of the end.
+            let _ = stop(serving).await;
             Err(failure)
         }
     }
 }
 
-/// Makes a cluster known, and puts the operators and a node into it.
+/// Makes a cluster known, and puts the operators and a node into it. What was begun when this fails is to be stopped.
 async fn open(
-    drydock: &Drydock,
-    listener: TcpListener,
+    serving: &mut Serving,
+    mut record: Record,
+    listener: Result<TcpListener, Failure>,
     up: &Up,
     way: &Way,
-    kubeconfig: &Kubeconfig,
     environment: &Environment,
-) -> Result<(Option<Running>, Option<Attended>), Failure> {
-    drydock.serve(listener).what("can't serve the API")?;
+) -> Result<(), Failure> {
+    let Serving { drydock, operators, node, kubeconfig, left } = serving;
+    drydock.serve(listener?).what("can't serve the API")?;
     say(starting(up, drydock));
-    let node = async {
-        let Some(pods) = &up.pods else { return Ok(None) };
+    kubeconfig.write(drydock)?;
+    let attended = async {
+        let Some(pods) = &up.pods else { return Ok(()) };
         // The cluster is nobody else's by now, and what is in its directory neither.
         let ground = Ground::take(&up.place, &pods.passing)?;
         way.leads_to(ground.sockets());
         let store = image::store(environment, pods.strict_images)?;
-        Attended::start(drydock, ground, store, pods).await.map(Some)
+        node.insert(Attended::start(drydock, ground, store, pods).await?).comes_up(drydock).await
     };
     let account = async {
         match up.operators {
@@ -166,17 +166,17 @@ async fn open(
             false => Ok(None),
         }
     };
-    let (account, node) = tokio::try_join!(account, node)?;
-    kubeconfig.write(drydock)?;
+    let (account, ()) = tokio::try_join!(account, attended)?;
     // The default options open no ports: the API's is the only one.
-    let operators = account.map(|account| {
+    *operators = account.map(|account| {
         let reach = reach(drydock, node.as_ref());
         let running = operators::run(drydock.client_as(account), &reach, Options::default());
         let health = running.health();
         drydock.check("operators", move || health.check());
         running
     });
-    Ok((operators, node))
+    record.url = drydock.url();
+    left.now(&record)
 }
 
 /// How the operators' questions get to pods. What leads there where addresses do not is no permission of theirs.

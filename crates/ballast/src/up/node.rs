@@ -1,9 +1,10 @@
 //! The node of a cluster: a process beside this one, started anew when it dies.
 //!
 //! **What always holds.** A node that never came up is a failure to start; one that came up and died is started
-//! again, later each time. After [`Attended::stop`] it is gone, with everything that it ran; one that dies instead of
-//! stopping is followed by another, once, which does what was left. One that hangs is ended, and what it ran is then for
-//! its keeper to end, or for the next node of a cluster that is kept.
+//! again, later each time. Whoever starts one stops it, also where it did not come up. After [`Attended::stop`] it is
+//! gone, with everything that it ran; one that dies instead of stopping is followed by another, once, which does what was
+//! left. One that hangs is ended, and what it ran is then for its keeper to end, or for the next node of a cluster that is
+//! kept.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -73,6 +74,7 @@ impl Nodes for Way {
 
 /// A node that is looked after.
 pub struct Attended {
+    came_up: oneshot::Receiver<CameUp>,
     reachable: bool,
     stop: CancellationToken,
     task: JoinHandle<Result<(), Failure>>,
@@ -81,10 +83,10 @@ pub struct Attended {
 }
 
 impl Attended {
-    /// Starts the node of a cluster, and returns when it takes pods.
+    /// Starts the node of a cluster.
     ///
     /// # Errors
-    /// It can't run here.
+    /// It can't be let into the cluster. Nothing of it was started then.
     pub async fn start(
         drydock: &Drydock,
         ground: Ground,
@@ -116,15 +118,18 @@ impl Attended {
         let (ready, came_up) = oneshot::channel();
         let how = Start { flags: pods.log_flags.clone(), handover: line };
         let task = tokio::spawn(attend(how, stop.clone(), ready));
-        match came_up.await {
-            Ok(Ok((address, reachable))) => {
-                let told = drydock.led_by_node(address.into()).await;
-                told.what("can't tell pods where the API is")?;
-                Ok(Attended { reachable, stop, task, _ground: ground })
-            }
-            Ok(Err(failure)) => Err(failure),
-            Err(_) => Err(Failure::new("the node was not started")),
-        }
+        Ok(Attended { came_up, reachable: false, stop, task, _ground: ground })
+    }
+
+    /// Waits until it takes pods.
+    ///
+    /// # Errors
+    /// It can't run here.
+    pub async fn comes_up(&mut self, drydock: &Drydock) -> Result<(), Failure> {
+        let came_up = (&mut self.came_up).await.map_err(|_| Failure::new("the node was not started"))?;
+        let (address, reachable) = came_up?;
+        self.reachable = reachable;
+        drydock.led_by_node(address.into()).await.what("can't tell pods where the API is")
     }
 
     /// Whether the addresses of its pods lead there from this machine.

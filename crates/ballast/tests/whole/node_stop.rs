@@ -1,5 +1,7 @@
 //! The end of a cluster and its next beginning, by the real kubectl: as root, and as a plain user.
 
+use std::fs::File;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::support::machine::{self, Traces, family, kill_all, own_network};
@@ -201,6 +203,47 @@ fn stopped_early(user: User) {
 fn a_stop_during_the_start_leaves_nothing() {
     own_network(&IMAGES);
     User::all().into_iter().for_each(stopped_early);
+}
+
+/// Nobody can be told that it is ready.
+fn failed_late(user: User) {
+    let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
+    let mut command = user.ballast();
+    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let failed = command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let complaint = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(1), "{complaint}");
+    assert!(complaint.ends_with("error: can't print: No space left on device\n"), "{complaint}");
+    assert!(complaint.contains("node ballast: pods at "), "{complaint}");
+    let left = machine::of_directory(kept.path());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Its kubeconfig can't be written.
+fn failed_early(user: User) {
+    let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
+    let mut command = user.ballast();
+    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
+    let file = "/proc/kubeconfig";
+    let complaint = said(command.args(["--kubeconfig", file]), "").refused();
+    assert!(complaint.ends_with(", or say where else with --kubeconfig FILE\n"), "{complaint}");
+    assert!(
+        complaint.starts_with(&format!("error: can't write {file}.running: No such file or directory; "))
+    );
+    let left = machine::of_directory(kept.path());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing() {
+    own_network(&IMAGES);
+    User::all().into_iter().for_each(|user| {
+        failed_early(user);
+        failed_late(user);
+    });
 }
 
 /// Told to stop, and its node is killed before it has: `when` there is still something to be done.
