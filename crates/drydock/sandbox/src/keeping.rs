@@ -111,8 +111,7 @@ impl Keeping {
             .stderr(errors)
             .spawn()
             .map_err(failed())?;
-        let own = prlimit(Some(Pid::from_child(&child)), Resource::Nofile, self.files);
-        own.map_err(|error| failed()(error.into()))?;
+        let _as_this_process = prlimit(Some(Pid::from_child(&child)), Resource::Nofile, self.files);
         let mut word = String::new();
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut word).map_err(failed())?;
