@@ -5,7 +5,9 @@
 //!
 //! # Guarantees
 //! - A pod is said to be the victim of a disruption before it is deleted, so that who counts its pods does not blame it.
-//! - Time counts from when the pod was first seen under a taint, and not anew with each that is added.
+//! - When a pod is to go is decided once: other taints change nothing about it, but for one that it does not tolerate,
+//!   which sends it away at once, and none that does, which lets it stay.
+//! - A pod that goes already, because somebody else deleted it, is treated like any other.
 //!
 //! What is not here: a node that is not ready or silent evicts nobody. Its pods run without it, and there is no other
 //! that they could go to.
@@ -24,6 +26,7 @@ use crate::machinery::queue::{Next, Queue};
 use crate::machinery::recorder::{Recorder, Severity};
 use crate::machinery::rest::{Error, Rest};
 use crate::node_lifecycle::{NOT_READY, UNREACHABLE};
+use crate::objects::meta::Meta;
 use crate::objects::node::{Effect, Node, Taint};
 use crate::objects::placement::Toleration;
 use crate::objects::pod::Pod;
@@ -37,8 +40,10 @@ const REASON: &str = "TaintManagerEviction";
 enum Stay {
     /// As long as it wants.
     Ever,
-    /// For as long, from when it was first seen under a taint.
+    /// For as long, from when that is first seen.
     For(Duration),
+    /// Not at all.
+    No,
 }
 
 /// Those of a node's taints that send pods away.
@@ -52,13 +57,74 @@ fn stay<'a>(taints: impl Iterator<Item = &'a Taint>, tolerations: &[Toleration])
     let mut least = None;
     for taint in taints {
         let Some(toleration) = tolerations.iter().find(|one| one.tolerates(taint)) else {
-            return Stay::For(Duration::ZERO);
+            return Stay::No;
         };
         let Some(seconds) = toleration.toleration_seconds else { continue };
         let time = Duration::from_secs(seconds.try_into().unwrap_or(0));
         least = Some(least.map_or(time, |least: Duration| least.min(time)));
     }
     least.map_or(Stay::Ever, Stay::For)
+}
+
+/// When pods are to go.
+#[derive(Default)]
+struct Schedule(HashMap<Key, Planned>);
+
+/// When a pod is to go.
+struct Planned {
+    /// Which it is.
+    uid: Box<str>,
+    /// When; nothing is left to be done about one that was sent away after its time.
+    at: Option<Timestamp>,
+}
+
+/// What to do about a pod now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// Nothing, until something changes.
+    Leave,
+    /// Look again.
+    Wait(Duration),
+    /// Send it away.
+    Evict,
+}
+
+impl Schedule {
+    /// Forgets when a pod was to go. Says whether it still was.
+    fn cancel(&mut self, key: &Key) -> bool {
+        self.0.remove(key).is_some_and(|planned| planned.at.is_some())
+    }
+
+    /// Takes in how long a pod may stay; nothing is known of one whose node is gone, and what was decided stands. Says
+    /// whether it is no longer to go when it was, and what to do.
+    fn take_in(&mut self, key: &Key, uid: &str, stay: Option<Stay>, now: Timestamp) -> (bool, Then) {
+        if self.0.get(key).is_some_and(|planned| *planned.uid != *uid) {
+            self.0.remove(key);
+        }
+        let planned = match stay {
+            Some(Stay::Ever) => return (self.cancel(key), Then::Leave),
+            Some(Stay::No) => return (self.cancel(key), Then::Evict),
+            Some(Stay::For(time)) => {
+                let planned =
+                    || Planned { uid: uid.into(), at: Some(now.saturating_add(time).unwrap_or(now)) };
+                Some(&*self.0.entry(key.clone()).or_insert_with(planned))
+            }
+            None => self.0.get(key),
+        };
+        let then = match planned.and_then(|planned| planned.at) {
+            None => Then::Leave,
+            Some(at) if at <= now => Then::Evict,
+            Some(at) => Then::Wait(Duration::try_from(at.duration_since(now)).unwrap_or_default()),
+        };
+        (false, then)
+    }
+
+    /// Takes in that a pod was sent away.
+    fn sent_away(&mut self, key: &Key) {
+        if let Some(planned) = self.0.get_mut(key) {
+            planned.at = None;
+        }
+    }
 }
 
 /// The controller.
@@ -68,8 +134,7 @@ pub struct Controller {
     clock: Clock,
     pods: Arc<Cache<Pod>>,
     nodes: Arc<Cache<Node>>,
-    /// Who is to go later, and since when it is under a taint.
-    since: Mutex<HashMap<Key, (Box<str>, Timestamp)>>,
+    schedule: Mutex<Schedule>,
 }
 
 impl Controller {
@@ -93,7 +158,7 @@ impl Controller {
                 return;
             }
             let node = known.get(&Key::new("", &*pod.spec.node_name));
-            if node.is_some_and(|node| evicting(&node).next().is_some()) {
+            if change.after.is_none() || node.is_some_and(|node| evicting(&node).next().is_some()) {
                 keys.add(pod.metadata.key());
             }
         });
@@ -110,47 +175,41 @@ impl Controller {
             }
         });
         let (pods, nodes) = (pods.cache.clone(), nodes.cache.clone());
-        Self { rest, recorder, clock, pods, nodes, since: Mutex::default() }
+        Self { rest, recorder, clock, pods, nodes, schedule: Mutex::default() }
     }
 
     /// Looks at one pod.
     pub async fn reconcile(&self, key: &Key) -> Result<Next, Error> {
-        let Some(pod) = self.pods.get(key).filter(|pod| !pod.metadata.deleting()) else {
-            self.since.lock().remove(key);
+        let Some(pod) = self.pods.get(key) else {
+            if self.schedule.lock().cancel(key) {
+                let (namespace, name) = (key.namespace.clone(), key.name.clone());
+                self.tell_cancelled(&Pod {
+                    metadata: Meta { namespace, name, ..Meta::default() },
+                    ..Pod::default()
+                });
+            }
             return Ok(Next::OnChange);
         };
-        let stay = match self.nodes.get(&Key::new("", &*pod.spec.node_name)) {
-            Some(node) => stay(evicting(&node), pod.spec.tolerations()),
-            None => Stay::Ever,
-        };
-        let left = match stay {
-            Stay::Ever => {
-                if self.since.lock().remove(key).is_some() {
-                    let message = format!("Cancelling deletion of Pod {key}");
-                    self.recorder.record(&*pod, Severity::Normal, REASON, message);
-                }
-                return Ok(Next::OnChange);
-            }
-            Stay::For(time) => time.saturating_sub(self.passed(key, &pod)),
-        };
-        if !left.is_zero() {
-            return Ok(Next::After(left));
+        let node = self.nodes.get(&Key::new("", &*pod.spec.node_name));
+        let stay = node.map(|node| stay(evicting(&node), pod.spec.tolerations()));
+        let (cancelled, then) = self.schedule.lock().take_in(key, &pod.metadata.uid, stay, (self.clock)());
+        if cancelled {
+            self.tell_cancelled(&pod);
+        }
+        match then {
+            Then::Leave => return Ok(Next::OnChange),
+            Then::Wait(time) => return Ok(Next::After(time)),
+            Then::Evict => {}
         }
         self.evict(key, &pod).await?;
-        self.since.lock().remove(key);
+        self.schedule.lock().sent_away(key);
         self.recorder.record(&*pod, Severity::Normal, REASON, format!("Marking for deletion Pod {key}"));
         Ok(Next::OnChange)
     }
 
-    /// For how long a pod is under taints.
-    fn passed(&self, key: &Key, pod: &Pod) -> Duration {
-        let now = (self.clock)();
-        let mut all = self.since.lock();
-        let since = all.entry(key.clone()).or_insert_with(|| (pod.metadata.uid.clone(), now));
-        if since.0 != pod.metadata.uid {
-            *since = (pod.metadata.uid.clone(), now);
-        }
-        Duration::try_from(now.duration_since(since.1)).unwrap_or_default()
+    fn tell_cancelled(&self, pod: &Pod) {
+        let message = format!("Cancelling deletion of Pod {}", pod.metadata.key());
+        self.recorder.record(pod, Severity::Normal, REASON, message);
     }
 
     async fn evict(&self, key: &Key, pod: &Pod) -> Result<(), Error> {
@@ -180,9 +239,13 @@ impl Controller {
 mod tests {
     use super::*;
 
-    /// How long a pod with these tolerations (`key=value:Effect@seconds`) may stay under these taints, in seconds.
+    const fn seconds(seconds: u64) -> Stay {
+        Stay::For(Duration::from_secs(seconds))
+    }
+
+    /// How long a pod with these tolerations (`key=value:Effect@seconds`) may stay under these taints.
     #[track_caller]
-    fn check(taints: &[&str], tolerations: &[&str], expected: Option<u64>) {
+    fn check(taints: &[&str], tolerations: &[&str], expected: Stay) {
         let split = |word: &str| -> serde_json::Value {
             let (what, seconds) = word.split_once('@').unwrap_or((word, ""));
             let (key, effect) = what.split_once(':').unwrap();
@@ -196,37 +259,101 @@ mod tests {
         let pod = serde_json::json!({ "spec": { "tolerations": all(tolerations) } });
         let node: Node = serde_json::from_value(node).unwrap();
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        let expected = expected.map_or(Stay::Ever, |seconds| Stay::For(Duration::from_secs(seconds)));
         assert_eq!(stay(evicting(&node), pod.spec.tolerations()), expected);
     }
 
     #[test]
     fn who_tolerates_all_taints_stays_and_who_misses_one_goes() {
-        check(&[], &[], None);
-        check(&["a:NoExecute"], &[], Some(0));
-        check(&["a:NoExecute"], &["a:NoExecute"], None);
-        check(&["a=x:NoExecute"], &["a=y:NoExecute"], Some(0));
-        check(&["a=x:NoExecute", "b:NoExecute"], &["a=x:NoExecute", "b:NoSchedule"], Some(0));
-        check(&["a=x:NoExecute", "b:NoExecute"], &["a=x:NoExecute", "b:"], None);
-        check(&["a:NoSchedule", "b:PreferNoSchedule"], &[], None);
+        check(&[], &[], Stay::Ever);
+        check(&["a:NoExecute"], &[], Stay::No);
+        check(&["a:NoExecute"], &["a:NoExecute"], Stay::Ever);
+        check(&["a=x:NoExecute"], &["a=y:NoExecute"], Stay::No);
+        check(&["a=x:NoExecute", "b:NoExecute"], &["a=x:NoExecute", "b:NoSchedule"], Stay::No);
+        check(&["a=x:NoExecute", "b:NoExecute"], &["a=x:NoExecute", "b:"], Stay::Ever);
+        check(&["a:NoSchedule", "b:PreferNoSchedule"], &[], Stay::Ever);
     }
 
     #[test]
     fn the_shortest_time_counts_and_the_first_toleration() {
-        check(&["a:NoExecute"], &["a:NoExecute@60"], Some(60));
-        check(&["a:NoExecute"], &["a:NoExecute@0"], Some(0));
-        check(&["a:NoExecute"], &["a:NoExecute@-5"], Some(0));
-        check(&["a:NoExecute", "b:NoExecute"], &["a:NoExecute@60", "b:NoExecute@9"], Some(9));
-        check(&["a:NoExecute", "b:NoExecute"], &["a:NoExecute@60", "b:NoExecute"], Some(60));
-        check(&["a=x:NoExecute"], &["a:NoExecute@60", "a=x:NoExecute@9"], Some(60));
-        check(&["a:NoExecute", "b:NoExecute"], &["a:NoExecute@60"], Some(0));
+        check(&["a:NoExecute"], &["a:NoExecute@60"], seconds(60));
+        check(&["a:NoExecute"], &["a:NoExecute@0"], seconds(0));
+        check(&["a:NoExecute"], &["a:NoExecute@-5"], seconds(0));
+        check(&["a:NoExecute", "b:NoExecute"], &["a:NoExecute@60", "b:NoExecute@9"], seconds(9));
+        check(&["a:NoExecute", "b:NoExecute"], &["a:NoExecute@60", "b:NoExecute"], seconds(60));
+        check(&["a=x:NoExecute"], &["a:NoExecute@60", "a=x:NoExecute@9"], seconds(60));
+        check(&["a:NoExecute", "b:NoExecute"], &["a:NoExecute@60"], Stay::No);
     }
 
     #[test]
     fn what_became_of_the_node_evicts_nobody() {
         let key = |word: &str| format!("node.kubernetes.io/{word}:NoExecute");
-        check(&[&key("not-ready"), &key("unreachable")], &[], None);
-        check(&[&key("unreachable")], &[&format!("{}@300", key("unreachable"))], None);
-        check(&[&key("out-of-service")], &[], Some(0));
+        check(&[&key("not-ready"), &key("unreachable")], &[], Stay::Ever);
+        check(&[&key("unreachable")], &[&format!("{}@300", key("unreachable"))], Stay::Ever);
+        check(&[&key("out-of-service")], &[], Stay::No);
+    }
+
+    /// What is told and done about a pod as it may stay for so long (`-` when its node is gone), each so many seconds after
+    /// the beginning. `sent` means that it was sent away.
+    #[track_caller]
+    fn follow(steps: &[(u64, &str)], expected: &str) {
+        let (start, key): (Timestamp, _) = ("2026-01-01T00:00:00Z".parse().unwrap(), Key::new("n", "p"));
+        let mut schedule = Schedule::default();
+        let mut said = Vec::new();
+        for (after, word) in steps {
+            let stay = match *word {
+                "sent" => {
+                    schedule.sent_away(&key);
+                    continue;
+                }
+                "-" => None,
+                "ever" => Some(Stay::Ever),
+                "no" => Some(Stay::No),
+                number => Some(seconds(number.parse().unwrap())),
+            };
+            let (cancelled, then) = schedule.take_in(&key, "u", stay, start + Duration::from_secs(*after));
+            said.extend(cancelled.then(|| "cancelled".to_owned()));
+            said.push(match then {
+                Then::Leave => "left".into(),
+                Then::Wait(time) => format!("waits {}", time.as_secs()),
+                Then::Evict => "goes".into(),
+            });
+        }
+        assert_eq!(said.join(", "), expected);
+    }
+
+    #[test]
+    fn when_a_pod_goes_is_decided_once() {
+        follow(
+            &[(0, "60"), (10, "60"), (20, "5"), (30, "600"), (60, "600")],
+            "waits 60, waits 50, waits 40, waits 30, goes",
+        );
+        follow(&[(0, "60"), (20, "0"), (30, "-"), (60, "-")], "waits 60, waits 40, waits 30, goes");
+        follow(&[(0, "0")], "goes");
+        follow(&[(0, "-")], "left");
+    }
+
+    #[test]
+    fn who_may_stay_again_or_not_at_all_is_told_that_it_was_cancelled() {
+        follow(&[(0, "60"), (10, "ever"), (20, "60")], "waits 60, cancelled, left, waits 60");
+        follow(&[(0, "60"), (10, "no"), (11, "no")], "waits 60, cancelled, goes, goes");
+        follow(&[(0, "ever"), (10, "ever")], "left, left");
+    }
+
+    #[test]
+    fn who_was_sent_away_after_its_time_is_so_once() {
+        follow(&[(0, "1"), (1, "1"), (1, "sent"), (2, "1")], "waits 1, goes, left");
+        follow(&[(0, "1"), (1, "1"), (1, "sent"), (2, "no")], "waits 1, goes, goes");
+        follow(&[(0, "1"), (1, "1"), (1, "sent"), (2, "ever")], "waits 1, goes, left");
+    }
+
+    #[test]
+    fn another_pod_of_the_name_has_its_own_time() {
+        let (start, key): (Timestamp, _) = ("2026-01-01T00:00:00Z".parse().unwrap(), Key::new("n", "p"));
+        let mut schedule = Schedule::default();
+        schedule.take_in(&key, "1", Some(seconds(60)), start);
+        let later = schedule.take_in(&key, "2", Some(seconds(60)), start + Duration::from_secs(50));
+        assert_eq!(later, (false, Then::Wait(Duration::from_secs(60))));
+        assert!(schedule.cancel(&key));
+        assert!(!schedule.cancel(&key));
     }
 }
