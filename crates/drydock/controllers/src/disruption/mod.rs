@@ -117,10 +117,13 @@ impl Controller {
         if pods.is_empty() {
             self.recorder.record(&*budget, Severity::Normal, "NoPods", "No matching pods found".into());
         }
-        let scales = if needs_scales(&budget) { self.scales.of(&pods).await? } else { Known::new() };
+        let scales = if needs_scales(&budget) { self.scales.of(&pods).await } else { Ok(Known::new()) };
         let now = (self.clock)();
-        let view = View { budget: &budget, pods: &pods, scales: &scales, now };
-        let Decision { status, kept, look_again } = match decide(&view) {
+        let decided = match &scales {
+            Ok(scales) => decide(&View { budget: &budget, pods: &pods, scales, now }),
+            Err(error) => Err(error.to_string()),
+        };
+        let Decision { status, kept, look_again } = match decided {
             Ok(decided) => {
                 if needs_scales(&budget) && pods.iter().any(|pod| pod.metadata.controller().is_none()) {
                     self.recorder.record(&*budget, Severity::Warning, "UnmanagedPods", unmanaged(&budget));
@@ -143,7 +146,8 @@ impl Controller {
         for pod in kept {
             self.recorder.record(&*pod, Severity::Warning, "NotDeleted", not_deleted(&budget));
         }
-        Ok(look_again.map_or(Next::OnChange, Next::After))
+        // What could not be read now may be read later.
+        scales.map(|_| look_again.map_or(Next::OnChange, Next::After))
     }
 }
 

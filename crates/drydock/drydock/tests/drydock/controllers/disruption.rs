@@ -187,6 +187,26 @@ async fn a_kind_that_is_not_there_is_said_until_it_comes() {
 }
 
 #[tokio::test]
+async fn nothing_may_go_while_a_size_can_not_be_read() {
+    let cluster = Cluster::start().await;
+    cluster.run_pods();
+    define_things(&cluster).await;
+    let owner = thing(&cluster, 1).await;
+    pod_of(&cluster, "t-0", "t", owner).await;
+    keep(&cluster, "t", "t").await;
+    allows(&cluster, "t", "one may go", |status| status.disruptions_allowed == 1).await;
+    let unread = Fault::internal_error().verb(Verb::Get).resource("x.io/things/scale").always();
+    let unread = cluster.drydock.faults().order(unread);
+    let note = Patch::Merge(json!({ "metadata": { "labels": { "note": "1" } } }));
+    cluster.in_default::<Pod>().patch("t-0", &PatchParams::default(), &note).await.unwrap();
+    let status = allows(&cluster, "t", "none may", |status| status.disruptions_allowed == 0).await;
+    assert!(said(&status).starts_with("SyncFailed "), "{}", said(&status));
+    eventually("it is told", || async { told(&cluster, MISCALCULATED).await.pop() }).await;
+    unread.lift();
+    allows(&cluster, "t", "one may go again", |status| status.disruptions_allowed == 1).await;
+}
+
+#[tokio::test]
 async fn pods_of_kinds_without_a_size_are_said_and_nobody_is_asked() {
     let cluster = Cluster::start().await;
     for node in ["a", "b"] {
