@@ -224,6 +224,7 @@ impl Controller {
                 };
                 self.told(set, "update", &pod.metadata.name, amended)
             }
+            Step::Amended(pod) => self.told(set, "update", &pod.metadata.name, Ok(())),
         }
     }
 

@@ -65,6 +65,8 @@ pub enum Step<'a> {
     Foreign(&'a Arc<Claim>),
     /// Make a pod itself again.
     Amend(&'a Arc<Pod>, i32),
+    /// Say that a pod is as it shall be, now that its claims have other owners.
+    Amended(&'a Arc<Pod>),
 }
 
 /// Why a pod lacks a claim.
@@ -166,9 +168,12 @@ impl<'a> Stages<'a> {
         if self.ordered && (pod.metadata.deleting() || !running) {
             return Flow::Stop;
         }
+        let before = self.steps.len();
         self.owners(number, Some(pod));
         if !pod::is_itself(view.set, pod, number) {
             self.steps.push(Step::Amend(pod, number));
+        } else if self.steps.len() > before {
+            self.steps.push(Step::Amended(pod));
         }
         Flow::On
     }

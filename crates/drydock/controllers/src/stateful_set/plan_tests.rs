@@ -76,6 +76,7 @@ fn told(given: &Given) -> String {
             }
             Step::Create(number, which) => format!("create {number} {which:?}"),
             Step::Delete(pod) => format!("delete {}", pod.metadata.name),
+            Step::Amended(pod) => format!("tell of {}", pod.metadata.name),
             Step::Owners(claim, owners) => format!("own {} by {}", claim.metadata.name, owners.len()),
             Step::Foreign(claim) => format!("foreign {}", claim.metadata.name),
             Step::Amend(pod, _) => format!("amend {}", pod.metadata.name),
@@ -213,6 +214,27 @@ fn a_claim_of_an_earlier_pod_holds_up_the_next_of_that_name() {
     let stale = r#"{"metadata":{"name":"a-web-0","ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"web-0","uid":"x","controller":true}]}}"#;
     given.claims.insert("a-web-0".into(), Arc::new(serde_json::from_str(stale).unwrap()));
     assert_eq!(told(&given), "0/0/0 old 0 new 0 at old");
+}
+
+#[test]
+fn a_policy_that_reaches_the_claims_of_a_pod_is_told_once() {
+    let spec = r#"{"replicas":1,"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"},
+        "volumeClaimTemplates":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#;
+    let claimed = |how: &str, stored: bool| {
+        let mut given = given(spec, how);
+        for name in ["a", "b"] {
+            let claim = serde_json::json!({ "metadata": { "name": format!("{name}-web-0") } });
+            given.claims.insert(format!("{name}-web-0"), Arc::new(serde_json::from_value(claim).unwrap()));
+            for pod in given.pods.values_mut().filter(|_| stored) {
+                Arc::make_mut(pod).spec.claims.push((name.into(), format!("{name}-web-0").into()));
+            }
+        }
+        told(&given)
+    };
+    let owned = "own a-web-0 by 1, own b-web-0 by 1";
+    assert_eq!(claimed("0:new:ready", true), format!("{owned}, tell of web-0, 1/1/1 old 1 new 1 at new"));
+    assert_eq!(claimed("0:new:ready", false), format!("{owned}, amend web-0, 1/1/1 old 1 new 1 at new"));
+    assert_eq!(claimed("0:new:pending", true), format!("{owned}, 0/0/1 old 0 new 1 at old"));
 }
 
 /// Carries plans out until nothing is left to do, each pod ready as soon as it is there.
