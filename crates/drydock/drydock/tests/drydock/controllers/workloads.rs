@@ -158,6 +158,35 @@ async fn a_set_takes_pods_that_fit_and_replaces_those_that_do_not() {
     assert!(pods.get(relabelled).await.unwrap().owner_references().is_empty());
 }
 
+#[tokio::test]
+async fn a_pod_that_can_not_be_taken_yet_is_not_replaced() {
+    let cluster = Cluster::start().await;
+    cluster.run_pods();
+    let pods: Api<Pod> = cluster.in_default();
+    let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
+    let stray = json!({ "metadata": { "name": "stray", "labels": { "app": "web" } }, "spec": spec });
+    let stray = object(stray);
+    eventually("a pod", || async { pods.create(&PostParams::default(), &stray).await.ok() }).await;
+    let own = "system:serviceaccount:kube-system:replicaset-controller";
+    let refused = |fault: Fault| fault.verb(Verb::Patch).resource("pods").user(own).times(2);
+    let order = cluster.drydock.faults().order(refused(Fault::conflict()));
+    let template = json!({ "metadata": { "labels": { "app": "web" } }, "spec": spec });
+    let set = json!({
+        "metadata": { "name": "web" },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "web" } }, "template": template },
+    });
+    cluster.in_default::<ReplicaSet>().create(&PostParams::default(), &object(set)).await.unwrap();
+    eventually("it is taken", || async {
+        (!pods.get("stray").await.ok()?.owner_references().is_empty()).then_some(())
+    })
+    .await;
+    assert_eq!(order.count(), 2);
+    let asked = cluster.drydock.requests().entries();
+    let made =
+        asked.iter().filter(|one| one.user == own && one.verb == Verb::Create && one.resource == "pods");
+    assert_eq!(made.count(), 0);
+}
+
 /// Orders faults of the watch by which the controllers know of pods.
 fn of_pod_watches(fault: Fault) -> Fault {
     fault.verb(Verb::Watch).resource("pods").user("system:kube-controller-manager")
