@@ -57,42 +57,42 @@ impl Controller {
         let Some(pod) = self.pods.get(key).filter(|pod| !pod.metadata.deleting()) else {
             return Ok(Next::OnChange);
         };
-        let name = |volume: &str| format!("{}-{volume}", pod.metadata.name);
-        let key_of = |volume: &str| Key::new(key.namespace.clone(), name(volume));
-        let (there, missing): (Vec<_>, Vec<_>) =
-            pod.spec.ephemeral.iter().partition(|volume| self.claims.contains(&key_of(volume)));
-        for volume in there {
-            let foreign = self.claims.get(&key_of(volume)).filter(|claim| {
-                claim.metadata.controller().is_none_or(|owner| owner.uid != pod.metadata.uid)
-            });
-            if foreign.is_some() {
-                let (namespace, pod) = (&pod.metadata.namespace, &pod.metadata.name);
-                return Err(Error::Undecided(format!(
-                    "PVC {namespace}/{} was not created for pod {namespace}/{pod} (pod is not owner)",
-                    name(volume)
-                )));
-            }
-        }
-        if missing.is_empty() {
-            return Ok(Next::OnChange);
-        }
-        let whole: Value = match self.rest.get(Pod::resource(), key, None).await {
-            Err(error) if error.not_found() => return Ok(Next::OnChange),
-            other => other?,
-        };
-        for volume in missing {
-            let Some(claim) = claim(&pod, &whole, volume) else { continue };
-            match self.rest.create(Claim::resource(), &key.namespace, json_bytes(&claim)?).await {
-                Err(error) if error.conflict() => {}
-                Err(error) => {
-                    let message = format!("ephemeral volume {volume}: create PVC {}: {error}", name(volume));
-                    self.recorder.record(&*pod, Severity::Warning, "EphemeralVolumeFailed", message);
-                    return Err(error);
+        for volume in &pod.spec.ephemeral {
+            if let Err(error) = self.provide(&pod, volume).await {
+                // What is in the way was not seen yet: it is looked at, and told, next time.
+                if !error.conflict() {
+                    let message = format!("ephemeral volume {volume}: {error}");
+                    self.recorder.record(&*pod, Severity::Warning, "FailedBinding", message);
                 }
-                Ok(_) => {}
+                return Err(error);
             }
         }
         Ok(Next::OnChange)
+    }
+
+    /// Makes the claim of one volume, if it is not there.
+    async fn provide(&self, pod: &Pod, volume: &str) -> Result<(), Error> {
+        let name = format!("{}-{volume}", pod.metadata.name);
+        let namespace = &pod.metadata.namespace;
+        if let Some(there) = self.claims.get(&Key::new(namespace.clone(), &*name)) {
+            if there.metadata.controller().is_some_and(|owner| owner.uid == pod.metadata.uid) {
+                return Ok(());
+            }
+            let pod = &pod.metadata.name;
+            return Err(Error::Undecided(format!(
+                "PVC {namespace}/{name} was not created for pod {namespace}/{pod} (pod is not owner)"
+            )));
+        }
+        let whole: Value = match self.rest.get(Pod::resource(), &pod.metadata.key(), None).await {
+            Err(error) if error.not_found() => return Ok(()),
+            other => other?,
+        };
+        let Some(claim) = claim(pod, &whole, volume) else { return Ok(()) };
+        match self.rest.create(Claim::resource(), namespace, json_bytes(&claim)?).await {
+            Err(error) if error.conflict() => Err(error),
+            Err(error) => Err(Error::Undecided(format!("create PVC {name}: {error}"))),
+            Ok(_) => Ok(()),
+        }
     }
 }
 
