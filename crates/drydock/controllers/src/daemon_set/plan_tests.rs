@@ -121,6 +121,9 @@ fn every_node_has_one() {
     check(json!({}), "a", "a:ready gone:waits gone:ready", "delete gone1, 1/1/1 of 1 new 1 astray 0");
     // One that goes keeps its place until it is gone.
     check(json!({}), "a", "a:ready:going", "1/1/1 of 1 new 1 astray 0");
+    // But not when it has ended, and somebody holds it.
+    check(json!({}), "a", "a:failed:going", "create a, 0/0/0 of 1 new 0 astray 0");
+    check(json!({}), "a", "a:succeeded:going a:ready", "1/1/1 of 1 new 1 astray 0");
     check(json!({}), "a", "a:failed", "replace a0, 0/0/1 of 1 new 1 astray 0");
     check(json!({}), "a", "a:succeeded", "replace a0, 0/0/1 of 1 new 1 astray 0");
 }
