@@ -107,14 +107,14 @@ struct Writer {
     rest: Rest,
     clock: Clock,
     told: HashMap<(Box<str>, &'static str, String), (Key, i32)>,
-    budgets: HashMap<Box<str>, (f64, Instant)>,
+    budgets: HashMap<(Box<str>, Key), (f64, Instant)>,
     serial: u64,
 }
 
 impl Writer {
     async fn run(mut self, mut events: mpsc::Receiver<Event>) {
         while let Some(event) = events.recv().await {
-            if !self.may_speak(&event.uid) {
+            if !self.may_speak((event.uid.clone(), event.key.clone())) {
                 continue;
             }
             if let Err(error) = self.write(event).await
@@ -126,11 +126,11 @@ impl Writer {
         }
     }
 
-    fn may_speak(&mut self, uid: &str) -> bool {
+    fn may_speak(&mut self, of: (Box<str>, Key)) -> bool {
         if self.budgets.len() > REMEMBERED {
             self.budgets.retain(|_, (_, last)| last.elapsed() < REFILL);
         }
-        let (left, last) = self.budgets.entry(uid.into()).or_insert_with(|| (BURST, Instant::now()));
+        let (left, last) = self.budgets.entry(of).or_insert_with(|| (BURST, Instant::now()));
         *left = (*left + last.elapsed().as_secs_f64() / REFILL.as_secs_f64()).min(BURST);
         *last = Instant::now();
         if *left < 1.0 {
