@@ -1,6 +1,9 @@
 //! A Service gets its address, and its ports of the node where its type has them.
 
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
+};
 
 use drydock_schema::FieldError;
 use serde_json::{Value, json};
@@ -72,8 +75,8 @@ fn address(
     Ok(())
 }
 
-/// Ports of the nodes, for those that have none and those that name one. What a Service serves at one port of its own by
-/// several protocols is served at one of the nodes' as well.
+/// Ports of the nodes, for those that have none and those that name one. What a new Service serves at one port of its own
+/// by several protocols is served at one of the nodes' as well; one that changes may say so.
 fn ports(
     call: &Call<'_>,
     old: Option<&Value>,
@@ -83,12 +86,13 @@ fn ports(
     let kept: Vec<u16> = old.map(|old| ports_of(old).collect()).unwrap_or_default();
     let spared = service["spec"]["type"] == "LoadBalancer"
         && service["spec"]["allocateLoadBalancerNodePorts"].as_bool() == Some(false);
-    let mut given = BTreeMap::new();
+    let (mut given, mut named) = (BTreeMap::new(), BTreeSet::new());
     let count = service["spec"]["ports"].as_array().map_or(0, Vec::len);
     for index in 0..count {
         let own = service["spec"]["ports"][index]["port"].as_u64();
         let wanted = node_port(&service["spec"]["ports"][index]);
-        if wanted.is_none() && spared || wanted.is_some_and(|port| kept.contains(&port)) {
+        let has = |port: u16| kept.contains(&port) || old.is_some() && !named.insert(port);
+        if wanted.is_none() && spared || wanted.is_some_and(has) {
             continue;
         }
         let shared = given.get(&own).copied().filter(|shared| wanted.is_none_or(|wanted| wanted == *shared));
@@ -97,7 +101,7 @@ fn ports(
             None => {
                 // Whoever comes later may say which.
                 let later = || ports_with(service, own).find_map(node_port);
-                let wanted = wanted.or_else(|| later().filter(|_| kept.is_empty()));
+                let wanted = wanted.or_else(|| later().filter(|_| old.is_none()));
                 let taken = call.api.addresses().take_port(call.api.store(), wanted, reserved);
                 taken.map_err(|refused| {
                     let path = format!("spec.ports[{index}].nodePort");
@@ -107,7 +111,7 @@ fn ports(
             }
         };
         service["spec"]["ports"][index]["nodePort"] = port.into();
-        if kept.is_empty() {
+        if old.is_none() {
             given.entry(own).or_insert(port);
         }
     }

@@ -78,6 +78,13 @@ fn has_node_ports(spec: &Value) -> bool {
     matches!(json::text(spec, "type"), "NodePort" | "LoadBalancer")
 }
 
+/// Whether such a Service is given ports of the nodes where it names none.
+fn is_given_node_ports(spec: &Value) -> bool {
+    let spared = json::text(spec, "type") == "LoadBalancer"
+        && spec["allocateLoadBalancerNodePorts"].as_bool() == Some(false);
+    has_node_ports(spec) && !spared
+}
+
 /// Whether somebody outside of the cluster is led to the Service.
 fn is_reached_from_outside(spec: &Value) -> bool {
     let addressed = json::text(spec, "type") == "ClusterIP" && !json::list(spec, "externalIPs").is_empty();
@@ -151,13 +158,15 @@ fn keep_addresses(new: &mut Value, old: &Value) {
     }
     json::default(spec, "ipFamilies", json!(["IPv4"]));
     json::default_text(spec, "ipFamilyPolicy", "SingleStack");
-    if has_node_ports(spec) {
+    if is_given_node_ports(old) && is_given_node_ports(spec) {
+        let number = |port: &Value| port["nodePort"].as_u64().filter(|number| *number != 0);
+        let taken: Vec<u64> = json::list(spec, "ports").iter().filter_map(number).collect();
         for port in json::list_mut(spec, "ports") {
-            let same = json::list(old, "ports").iter().find(|candidate| {
-                candidate["port"] == port["port"] && candidate["protocol"] == port["protocol"]
-            });
-            if let Some(number) = same.and_then(|port| port.get("nodePort")) {
-                json::default(port, "nodePort", number.clone());
+            let same = json::list(old, "ports").iter().find(|had| had.get("name") == port.get("name"));
+            if let Some(had) =
+                same.and_then(number).filter(|had| number(port).is_none() && !taken.contains(had))
+            {
+                json::set(port, "nodePort", json!(had));
             }
         }
     }
