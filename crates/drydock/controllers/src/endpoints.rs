@@ -1,8 +1,9 @@
 //! Endpoints: for each Service with a selector, the addresses of its pods by the ports they answer on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::machinery::awaited::{Awaited, LOOK_AGAIN};
@@ -14,10 +15,9 @@ use crate::objects::meta::{Meta, Pairs};
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::service::{EndpointAddress, Endpoints, Service, Subset, SubsetPort};
-use crate::service_pods::{hostname, listen, reference, selected, target_port};
+use crate::service_pods::{hostname, labels, listen, reference, selected, target_port};
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-const HEADLESS: &str = "service.kubernetes.io/headless";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
 /// More addresses than this do not fit; the slices have them all.
@@ -80,18 +80,7 @@ pub fn desired(service: &Service, pods: &[Arc<Pod>]) -> Desired {
         })
         .collect();
     let truncated = truncate(&mut subsets);
-    Desired { labels: labels(service), subsets, truncated }
-}
-
-fn labels(service: &Service) -> Pairs {
-    let mut labels = service.metadata.labels.clone();
-    if service.spec.headless() {
-        labels.set(HEADLESS, "");
-    } else {
-        labels.remove(HEADLESS);
-    }
-    labels.set(MANAGED_BY, "endpoint-controller");
-    labels
+    Desired { labels: labels(service, &[(MANAGED_BY, "endpoint-controller")]), subsets, truncated }
 }
 
 /// Leaves out what does not fit, ready addresses last. Says whether it did.
@@ -120,6 +109,8 @@ pub struct Controller {
     pods: Arc<Cache<Pod>>,
     endpoints: Arc<Cache<Endpoints>>,
     awaited: Awaited<Key>,
+    /// Services that have gone, and whose Endpoints go now.
+    gone: Arc<Mutex<HashSet<Key>>>,
 }
 
 impl Controller {
@@ -131,6 +122,14 @@ impl Controller {
         endpoints: &mut Informer<Endpoints>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
+        // Before whoever looks for it.
+        let gone = Arc::<Mutex<HashSet<Key>>>::default();
+        let known = gone.clone();
+        services.on_change(move |change| {
+            if let (Some(service), None) = (&change.before, &change.after) {
+                known.lock().insert(service.metadata.key());
+            }
+        });
         listen(services, pods, queue);
         endpoints.queue_each(queue);
         Self {
@@ -139,6 +138,7 @@ impl Controller {
             pods: pods.cache.clone(),
             endpoints: endpoints.cache.clone(),
             awaited: Awaited::default(),
+            gone,
         }
     }
 
@@ -150,12 +150,17 @@ impl Controller {
         let held = self.endpoints.get(key);
         let Some(service) = self.services.get(key) else {
             self.awaited.forget(key);
-            // Endpoints that were made by hand, or elect a leader, belong to no Service and stay.
-            if let Some(own) = held.filter(|held| held.metadata.labels.get(MANAGED_BY).is_some()) {
+            // Those of a Service go with it, whoever wrote them. Others that were made by hand may be of one that comes yet,
+            // or elect a leader, and stay.
+            let follows = self.gone.lock().contains(key);
+            let goes = |held: &Arc<Endpoints>| follows || held.metadata.labels.get(MANAGED_BY).is_some();
+            if let Some(own) = held.filter(goes) {
                 self.delete(key, &own.metadata).await?;
             }
+            self.gone.lock().remove(key);
             return Ok(Next::OnChange);
         };
+        self.gone.lock().remove(key);
         if !service.spec.selects() {
             return Ok(Next::OnChange);
         }
@@ -285,7 +290,7 @@ mod tests {
 
     #[test]
     fn labels_are_those_of_the_service_and_of_the_controller() {
-        let told = format!("{:?}", labels(&service(r#"{"clusterIP":"None"}"#)));
+        let told = format!("{:?}", desired(&service(r#"{"clusterIP":"None"}"#), &[]).labels);
         assert_eq!(
             told,
             r#"{"a": "1", "endpoints.kubernetes.io/managed-by": "endpoint-controller", "service.kubernetes.io/headless": ""}"#

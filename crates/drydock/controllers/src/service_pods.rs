@@ -6,10 +6,13 @@ use std::sync::Arc;
 use crate::machinery::cache::{Cache, Change};
 use crate::machinery::informer::Informer;
 use crate::machinery::queue::Queue;
+use crate::objects::meta::Pairs;
 use crate::objects::pod::Pod;
 use crate::objects::resource::Key;
 use crate::objects::service::{ObjectReference, Service, ServicePort};
 use crate::objects::workload::IntOrPercent;
+
+const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Has the keys of Services put on the queue when they or their pods change.
 pub fn listen(services: &mut Informer<Service>, pods: &mut Informer<Pod>, queue: &Arc<Queue<Key>>) {
@@ -19,11 +22,14 @@ pub fn listen(services: &mut Informer<Service>, pods: &mut Informer<Pod>, queue:
         if !concerns_services(change) {
             return;
         }
-        change.both().for_each(|pod| {
-            let answered = known.selecting(&pod.metadata.namespace, &pod.metadata.labels, |_| true);
-            answered.iter().for_each(|service| keys.add(service.metadata.key()));
-        });
+        change.both().flat_map(|pod| selecting(&known, pod)).for_each(|service| keys.add(service));
     });
+}
+
+/// The Services that a pod answers for.
+pub fn selecting(services: &Cache<Service>, pod: &Pod) -> impl Iterator<Item = Key> + use<> {
+    let found = services.selecting(&pod.metadata.namespace, &pod.metadata.labels, |_| true);
+    found.into_iter().map(|service| service.metadata.key())
 }
 
 /// Whether anything changed that a Service could tell. A pod without an address is none of its business.
@@ -77,6 +83,17 @@ pub fn hostname(pod: &Pod, service: &Service) -> Option<Box<str>> {
     named.then(|| pod.spec.hostname.clone())
 }
 
+/// The labels of what is made for a Service: its own, and these.
+pub fn labels(service: &Service, more: &[(&str, &str)]) -> Pairs {
+    let mut labels = service.metadata.labels.clone();
+    labels.remove(HEADLESS);
+    let headless = service.spec.headless().then_some((HEADLESS, ""));
+    for (name, value) in headless.iter().chain(more) {
+        labels.set(name, value);
+    }
+    labels
+}
+
 /// The reference to a pod in an endpoint.
 pub fn reference(pod: &Pod) -> ObjectReference {
     ObjectReference {
@@ -84,6 +101,7 @@ pub fn reference(pod: &Pod) -> ObjectReference {
         namespace: (&*pod.metadata.namespace).into(),
         name: (&*pod.metadata.name).into(),
         uid: pod.metadata.uid.clone(),
+        ..ObjectReference::default()
     }
 }
 

@@ -169,8 +169,15 @@ pub fn run(
 
     let queue = Arc::default();
     let own = rest("endpointslice-controller");
-    let controller = endpoint_slices::Controller::new(own, &mut services, &mut pods, &mut slices, &queue);
-    work!(house, "endpointslice", FEW, queue, controller, [services, pods, slices]);
+    let all = (&mut services, &mut pods, &mut nodes, &mut slices);
+    let controller = endpoint_slices::selected::Controller::new(own, all, &queue);
+    work!(house, "endpointslice", FEW, queue, controller, [services, pods, nodes, slices]);
+
+    let (queue, own) = (Arc::default(), rest("endpointslicemirroring-controller"));
+    let told = voice("endpoint-slice-mirroring-controller", &own);
+    let all = (&mut published, &mut services, &mut slices);
+    let controller = endpoint_slices::mirrored::Controller::new(own, told, all, &queue);
+    work!(house, "endpointslicemirroring", FEW, queue, controller, [published, services, slices]);
 
     let (queue, own) = (Arc::default(), rest("disruption-controller"));
     let told = voice("controllermanager", &own);

@@ -70,16 +70,29 @@ pub struct ServicePort {
 
 /// The object an address belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ObjectReference {
     /// Its kind.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub kind: Box<str>,
     /// Its namespace.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Box<str>,
     /// Its name.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
     /// Its uid.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub uid: Box<str>,
+    /// Its group and version, where a person says it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Box<str>,
+    /// Its version, where a person says it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub resource_version: Box<str>,
+    /// A part of it, where a person says it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub field_path: Box<str>,
 }
 
 /// Endpoints of a Service.
@@ -172,6 +185,9 @@ pub struct Endpoint {
     /// The node it is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Box<str>>,
+    /// Where that node is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Box<str>>,
     /// The pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<ObjectReference>,
@@ -182,10 +198,13 @@ pub struct Endpoint {
 #[serde(default)]
 pub struct EndpointConditions {
     /// Whether it may be given work.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// Whether it would answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
     /// Whether it is ending.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<bool>,
 }
 
