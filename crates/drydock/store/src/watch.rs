@@ -187,10 +187,13 @@ impl Watch {
         let shared = Arc::clone(&self.shared);
         let state = shared.state.read();
         let Some(shelf) = state.shelf(&self.range.resource) else { return Ok(Refill::Closed) };
+        let end = self.end.get().copied();
+        if end.is_some_and(|end| end <= self.cursor) {
+            return Ok(Refill::Closed);
+        }
         if let Some(forgotten) = self.missed(shelf) {
             return Err(Lagged { at: self.cursor, forgotten });
         }
-        let end = self.end.get().copied();
         let to = end.unwrap_or(state.revision());
         let due = self.unseen(shelf).take_while(|event| event.revision <= to);
         let batch: Vec<_> = due.take(BATCH).cloned().collect();

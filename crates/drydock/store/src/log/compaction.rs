@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::format::{begin, encode, header, reseal, seal};
-use super::{Disk, Disks, LogError, private, sync_directory};
+use super::{Disk, Disks, LogError, flushed, private, sync_directory};
 use crate::state::Snapshot;
 
 /// Objects of a snapshot are put into frames of about that size.
@@ -74,7 +74,7 @@ impl Compaction {
             LogError::Refused(error)
         })?;
         // From here on the new log is the log, whether or not a power failure would leave the old one in its place.
-        sync_directory(&directory).map_err(LogError::Broken)?;
+        flushed(&directory, sync_directory(&directory)).map_err(LogError::Broken)?;
         Ok(done)
     }
 

@@ -174,9 +174,9 @@ impl Log {
         if torn {
             file.cut(length).map_err(failed(&path, "cut off its unfinished end"))?;
         }
-        flush(dir, &mut *file).map_err(failed(&path, "flush it"))?;
+        flushed(dir, file.flush()).map_err(failed(&path, "flush it"))?;
         // A compacted log may have been put in its place and no more.
-        sync_directory(dir).map_err(failed(dir, "flush it"))?;
+        flushed(dir, sync_directory(dir)).map_err(failed(dir, "flush it"))?;
         Ok(Log::over(dir, disks, Written { file, salt, length }, Some(snapshot_length), Some(lock)))
     }
 
@@ -232,7 +232,7 @@ impl Log {
                 Err(_) => LogError::Broken(error),
             });
         }
-        flush(&self.dir, &mut *self.file).map_err(LogError::Broken)?;
+        flushed(&self.dir, self.file.flush()).map_err(LogError::Broken)?;
         self.length += self.buffer.len() as u64;
         if let Some(compaction) = &mut self.compaction {
             compaction.remember(&self.buffer);
@@ -282,9 +282,9 @@ impl Drop for Log {
     }
 }
 
-/// Flushes the log, and leaves word where that fails.
-fn flush(directory: &Path, log: &mut dyn Disk) -> io::Result<()> {
-    log.flush().inspect_err(|_| {
+/// Leaves word where something could not be flushed.
+fn flushed(directory: &Path, result: io::Result<()>) -> io::Result<()> {
+    result.inspect_err(|_| {
         if let Err(error) = private(&doubt(directory), false) {
             tracing::warn!(%error, "whoever opens the log next is not told of the failed flush");
         }

@@ -293,6 +293,20 @@ async fn the_watches_of_one_resource_are_ended_after_what_there_was() {
     assert!(anew.next().await.is_none());
 }
 
+#[tokio::test]
+async fn a_watch_that_is_ended_misses_nothing_that_comes_later() {
+    let store = unlimited();
+    put(&store, "a", "1").await.unwrap();
+    let watch = || store.watch(range("/pods", None), store.revision()).unwrap();
+    let (mut ended, mut behind) = (watch(), watch());
+    store.end_watches("/pods");
+    let mut goes_on = watch();
+    put(&store, "a", "2").await.unwrap();
+    store.compact(store.revision());
+    assert!(ended.next().await.is_none() && behind.next().await.is_none());
+    assert!(goes_on.next().await.unwrap().is_err());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_writers_lose_nothing_and_watches_see_one_order() {
     let directory = tempfile::tempdir().unwrap();
