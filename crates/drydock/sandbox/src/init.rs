@@ -43,7 +43,7 @@ use crate::wire;
 const DEAF: Duration = Duration::from_millis(100);
 
 /// How long a program may take until it runs: what a kubelet waits for its runtime. Longer only takes one that another
-/// program of its container has stopped on its way.
+/// program of its container has stopped on its way, or one for which a tree is copied first.
 const BIRTH: Duration = Duration::from_secs(120);
 
 /// Is a pod's init. The connection is told how the setup went. When the lifeline ends, so does the pod.
@@ -184,8 +184,8 @@ struct Pending {
     terminal: Option<OwnedFd>,
     failed: Option<StartError>,
     client: UnixStream,
-    /// By when it has to run.
-    due: Instant,
+    /// By when it has to run, where that is known.
+    due: Option<Instant>,
 }
 
 struct Exec {
@@ -205,7 +205,8 @@ impl Init {
             let deaf = std::mem::take(&mut self.deaf);
             let listens = if deaf { PollFlags::empty() } else { PollFlags::IN };
             let now = Instant::now();
-            let births = self.births.iter().map(|birth| birth.due.saturating_duration_since(now));
+            let births =
+                self.births.iter().filter_map(|birth| Some(birth.due?.saturating_duration_since(now)));
             let patience = births.chain(deaf.then_some(DEAF)).min();
             let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
             let mut polled =
@@ -420,7 +421,8 @@ impl Init {
     /// Ends the starting programs that should run by now.
     fn give_up_births(&mut self, now: Instant) {
         let births = std::mem::take(&mut self.births);
-        let (late, under_way): (Vec<_>, _) = births.into_iter().partition(|birth| birth.due <= now);
+        let (late, under_way): (Vec<_>, _) =
+            births.into_iter().partition(|birth| birth.due.is_some_and(|due| due <= now));
         self.births = under_way;
         for mut birth in late {
             let _ended = process::signal(birth.spawned.pid, Signal::SIGKILL as i32);
@@ -488,6 +490,7 @@ impl Init {
 
 impl Pending {
     fn new(spawned: Spawned, container: Option<Container>, client: UnixStream) -> Self {
+        let copied = container.as_ref().is_some_and(|container| !container.setup.overlay);
         Self {
             container,
             spawned,
@@ -496,7 +499,7 @@ impl Pending {
             terminal: None,
             failed: None,
             client,
-            due: Instant::now() + BIRTH,
+            due: (!copied).then(|| Instant::now() + BIRTH),
         }
     }
 
@@ -551,7 +554,7 @@ mod tests {
         let (client, asked) = UnixStream::pair().unwrap();
         let spawned = Spawned { pid: i32::try_from(child.id()).unwrap(), line };
         let birth = Pending::new(spawned, None, client);
-        let due = birth.due;
+        let due = birth.due.unwrap();
         let mut init = Init {
             _node_network: nothing(),
             lifeline: None,

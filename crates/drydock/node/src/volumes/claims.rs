@@ -265,7 +265,7 @@ impl Group {
     /// The same for one thing, where this node may.
     fn may(&self, opened: &OwnedFd) -> io::Result<bool> {
         match self.one(opened) {
-            Err(Errno::PERM | Errno::INVAL) => Ok(false),
+            Err(Errno::PERM | Errno::INVAL | Errno::ACCESS | Errno::ROFS | Errno::OPNOTSUPP) => Ok(false),
             other => Ok(other.map(|()| true)?),
         }
     }
