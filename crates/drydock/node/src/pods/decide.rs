@@ -142,8 +142,8 @@ fn end(pod: &Pod, spec: &PodSpec, observed: &Observed, deleting: bool, now: Time
     if observed.absent {
         grace = grace.min(FORCED);
     }
-    if let Some(limit) = observed.failed.as_ref().and_then(|failure| failure.grace) {
-        grace = grace.min(limit);
+    for limit in [observed.failed.as_ref().and_then(|failure| failure.grace), observed.halting] {
+        grace = grace.min(limit.unwrap_or(grace));
     }
     if stop(spec, observed, grace, now, next) {
         return;

@@ -163,6 +163,12 @@ fn a_node_that_stops_ends_containers_within_its_time_and_begins_nothing() {
     };
     observed.failed = Some(failure);
     check(&pod, &observed, "stop a 5s");
+
+    // Nor does one have longer that was over before, and whose node is another by now.
+    let mut over = once();
+    over.status = Some(serde_json::from_value(json!({"phase": "Failed"})).unwrap());
+    check(&over, &with(&[("a", running())]), "stop a 30s");
+    check(&over, &halting(with(&[("a", running())])), "stop a 5s");
 }
 
 /// A pod that is not begun again.

@@ -69,9 +69,10 @@ impl Failure {
     /// Its node stopped.
     pub const SHUT_DOWN: &str = "Terminated";
 
-    /// Whether the node ended what would have gone on: whoever counts failures may not count this one.
+    /// Whether the node ended what would have gone on: whoever counts failures may not count this one. One that took more
+    /// than it may has only itself to blame.
     pub fn is_disruption(&self) -> bool {
-        [Self::EVICTED, Self::SHUT_DOWN].contains(&self.reason)
+        self.reason == Self::SHUT_DOWN
     }
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::observed::{
-    Ended, Observed, Sandbox, Seen, State, ephemeral_containers, init_containers, is_sidecar,
+    Ended, Failure, Observed, Sandbox, Seen, State, ephemeral_containers, init_containers, is_sidecar,
 };
 use super::phase::{self, Phase};
 use super::quality;
@@ -40,6 +40,10 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
         Some("Succeeded") => Phase::Succeeded,
         _ => computed,
     };
+    // Whoever hears that a pod is over begins another in its place: not while something of it still runs.
+    let held = phase.is_over()
+        && !old.phase.as_deref().is_some_and(phase::is_final)
+        && observed.containers.values().any(Seen::is_running);
     let init: Vec<ContainerStatus> = init_containers(spec)
         .iter()
         .map(|container| container_status(container, observed, true, is_sidecar(container)))
@@ -59,7 +63,8 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
         })
         .collect();
     ephemeral.sort_by(|a, b| a.name.cmp(&b.name));
-    let (reason, message) = match &observed.failed {
+    let failed = observed.failed.as_ref().filter(|_| !held);
+    let (reason, message) = match failed {
         Some(failure) => (Some(failure.reason.to_owned()), Some(failure.message.clone())),
         None => (old.reason.clone(), old.message.clone()),
     };
@@ -71,10 +76,11 @@ pub(crate) fn of(pod: &Pod, observed: &Observed, host_ip: &str, now: Timestamp) 
             had.filter(|_| phase.is_over() || observed.cleared)
         }
     };
-    let conditions = conditions(pod, spec, observed, phase, &mains, &init, now);
+    let disrupted = failed.filter(|failure| failure.is_disruption());
+    let conditions = conditions(pod, spec, observed, phase, disrupted, [&mains, &init], now);
     mains.sort_by(|a, b| a.name.cmp(&b.name));
     PodStatus {
-        phase: Some(phase.name().to_owned()),
+        phase: old.phase.filter(|_| held).or_else(|| Some(phase.name().to_owned())),
         reason,
         message,
         conditions: Some(conditions),
@@ -198,8 +204,8 @@ fn conditions(
     spec: &PodSpec,
     observed: &Observed,
     phase: Phase,
-    mains: &[ContainerStatus],
-    init: &[ContainerStatus],
+    disrupted: Option<&Failure>,
+    [mains, init]: [&[ContainerStatus]; 2],
     now: Timestamp,
 ) -> Vec<PodCondition> {
     let waiting: Vec<&str> = init
@@ -243,7 +249,6 @@ fn conditions(
         _ => said(READY, containers.holds, containers.reason, containers.message.clone()),
     };
     let sandbox = said(SANDBOX, matches!(observed.sandbox, Sandbox::Up(_)), None, None);
-    let disrupted = observed.failed.as_ref().filter(|failure| failure.is_disruption());
     let disrupted = disrupted
         .map(|failure| said(DISRUPTED, true, Some("TerminationByKubelet"), Some(failure.message.clone())));
     [sandbox, initialized, ready, containers, yes(SCHEDULED)]

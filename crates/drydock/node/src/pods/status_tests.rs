@@ -183,3 +183,31 @@ fn a_pod_that_was_over_before_anybody_looked_shows_its_address() {
         check(json!({"restartPolicy": "Never"}), &gone, "Succeeded [Initialized PodScheduled] a=Completed");
     assert_eq!(status.pod_ip.as_deref(), Some("10.0.0.2"));
 }
+
+#[test]
+fn a_pod_is_over_when_nothing_of_it_runs_any_more() {
+    let shut_down = Failure { reason: Failure::SHUT_DOWN, message: "m".to_owned(), grace: None };
+    let failed = |reason, seen, before: &str| {
+        let pod = json!({
+            "metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "a", "image": "i"}], "restartPolicy": "Never"},
+            "status": {"phase": before},
+        });
+        let failure = Failure { reason, ..shut_down.clone() };
+        let observed = Observed { failed: Some(failure), ..observed(&[("a", seen)]) };
+        let status = of(&serde_json::from_value(pod).unwrap(), &observed, "10.0.0.1", now());
+        let said = status.conditions.unwrap().into_iter();
+        let said: Vec<_> = said
+            .filter(|one| ["Ready", "DisruptionTarget"].contains(&&*one.type_))
+            .map(|one| format!("{}={}", one.type_, one.status))
+            .collect();
+        format!("{} {} {}", status.phase.unwrap(), status.reason.unwrap_or_default(), said.join(" "))
+    };
+    let done = || Seen { state: State::Ended(ended(143)), ..Seen::default() };
+    let reason = Failure::SHUT_DOWN;
+    assert_eq!(failed(reason, running(), "Running"), "Running  Ready=False");
+    assert_eq!(failed(reason, done(), "Running"), "Failed Terminated Ready=False DisruptionTarget=True");
+    assert_eq!(failed(Failure::EVICTED, done(), "Running"), "Failed Evicted Ready=False");
+    // Who said that it is over is not contradicted.
+    assert_eq!(failed("DeadlineExceeded", running(), "Failed"), "Failed DeadlineExceeded Ready=False");
+}

@@ -26,6 +26,8 @@ const TERM: i32 = 15;
 const KILL: i32 = 9;
 /// What a container gets to end by itself even when its hook took all the time.
 const LEAST: Duration = Duration::from_secs(2);
+/// How long a signal that could not be sent waits for the next try.
+const AGAIN: Duration = Duration::from_secs(1);
 /// What is meant by a time to end that no clock can count to: longer than any machine runs.
 const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// How much of a termination message is kept, and of a log that stands for it: the end of either.
@@ -178,13 +180,13 @@ impl Worker {
             let end = if grace.is_zero() { end } else { end.max(tokio::time::Instant::now() + LEAST) };
             if end > tokio::time::Instant::now() {
                 let asked = container.signal(signal.unwrap_or(TERM)).await;
-                if asked.is_err() && signal.is_some_and(|signal| signal != TERM) {
+                if asked.is_err() {
                     // It is asked all the same, in the words that everyone knows.
-                    let _ended = container.signal(TERM).await;
+                    let _late = tokio::time::timeout_at(end, send(&container, TERM)).await;
                 }
                 tokio::time::sleep_until(end).await;
             }
-            let _ended = container.signal(KILL).await;
+            send(&container, KILL).await;
         });
         self.stops.insert(name.to_owned(), task.abort_handle());
     }
@@ -377,6 +379,14 @@ fn end(path: &Path, most: u64) -> Vec<u8> {
         std::io::Result::Ok(bytes)
     };
     read().unwrap_or_default()
+}
+
+/// Sends a signal. A machine that has no room for it now may have it later, and nobody else would send it again.
+async fn send(container: &sandbox::Container, signal: i32) {
+    while let Err(sandbox::Error::Machine { what, source }) = container.signal(signal).await {
+        tracing::warn!(what, error = %source, "a container is not signalled now");
+        tokio::time::sleep(AGAIN).await;
+    }
 }
 
 /// The last lines of a log, without what the format adds.

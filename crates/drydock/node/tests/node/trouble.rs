@@ -213,9 +213,8 @@ async fn a_pod_that_writes_more_than_it_may_is_evicted(cluster: Arc<Cluster>) {
     let words = "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". ";
     let status = pod.status.unwrap();
     assert_eq!((status.reason.as_deref(), status.message.as_deref()), (Some("Evicted"), Some(words)));
-    let disrupted =
-        status.conditions.unwrap().into_iter().find(|one| one.type_ == "DisruptionTarget").unwrap();
-    assert_eq!(disrupted.reason.as_deref(), Some("TerminationByKubelet"));
+    // Nobody but itself is to blame, so that a Job counts it.
+    assert!(status.conditions.unwrap().iter().all(|one| one.type_ != "DisruptionTarget"));
     cluster.until_event("full", "Evicted", words.trim_end()).await;
     assert_eq!(cluster.pods().get("calm").await.unwrap().status, calm.status);
 }
