@@ -38,6 +38,7 @@ pub(crate) fn listen(address: SocketAddr, status: &Arc<Status>) -> io::Result<So
     let status = Arc::clone(status);
     thread::Builder::new().name("listens".to_owned()).spawn(move || {
         let mut open: VecDeque<Weak<TcpStream>> = VecDeque::new();
+        let answering = Arc::new(());
         for connection in listener.incoming() {
             match connection {
                 Ok(connection) => {
@@ -50,8 +51,16 @@ pub(crate) fn listen(address: SocketAddr, status: &Arc<Status>) -> io::Result<So
                     }
                     let (connection, status) = (Arc::new(connection), Arc::clone(&status));
                     open.push_back(Arc::downgrade(&connection));
+                    // Those that were hung up on take a moment to end, and the server needs threads, too.
+                    while Arc::strong_count(&answering) > 2 * AT_ONCE {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    let busy = Arc::clone(&answering);
                     // Where there is no thread to be had, there is nobody to answer.
-                    let _busy = thread::Builder::new().spawn(move || answer(&connection, &status));
+                    let _busy = thread::Builder::new().spawn(move || {
+                        let _busy = busy;
+                        answer(&connection, &status)
+                    });
                 }
                 // Out of file descriptors: it may get better.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
