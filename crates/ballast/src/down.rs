@@ -29,9 +29,9 @@ pub async fn down(which: &Which) -> Result<String, Failure> {
     };
     let (record, process) = (&running.record, &running.process);
     let number = record.process;
-    say(format_args!("stopping ballast {}, process {number}", record.version));
     let began = Instant::now();
     process.terminate().what(format!("can't stop process {number}"))?;
+    say(format_args!("stopping ballast {}, process {number}", record.version));
     let mut said = 0;
     let mut heard = (running.last_word(), began);
     while !process.has_ended().what(format!("can't wait for process {number}"))? {

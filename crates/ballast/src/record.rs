@@ -264,7 +264,12 @@ fn write(path: &Path, record: &Record) -> io::Result<()> {
 
 impl Drop for Left {
     fn drop(&mut self) {
+        let own = std::process::id();
         for (path, _) in &self.places {
+            // Another that began in the same moment has written over it: that one runs on.
+            if matches!(Record::read(path), Ok(Some(theirs)) if theirs.process != own) {
+                continue;
+            }
             if let Err(error) = fs::remove_file(path) {
                 tracing::debug!(%error, path = %path.display(), "the record is not there any more");
             }
@@ -332,6 +337,18 @@ mod tests {
                 assert!(find(one).unwrap().is_none(), "{one:?}");
             }
         }
+    }
+
+    #[test]
+    fn who_ends_takes_nobody_elses_record_away() {
+        let place = tempfile::tempdir().unwrap();
+        let kubeconfig = place.path().join("kubeconfig");
+        let own = Record { kubeconfig: kubeconfig.clone(), ..record() };
+        let left = Left::of(&own, None).unwrap();
+        let init = Record { process: 1, started: started(1).unwrap(), ..own };
+        write(&beside(&kubeconfig), &init).unwrap();
+        drop(left);
+        assert_eq!(Record::read(&beside(&kubeconfig)).unwrap(), Some(init));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ballast_engines::Reach;
@@ -51,7 +52,7 @@ pub enum Stopped {
 
 /// Longer than a start takes, unless there is much to read or a slow disk.
 const SLOW: Duration = Duration::from_secs(2);
-/// How often one that stops lets whoever waits for it know that it does.
+/// How often one that starts or stops lets whoever waits for it know that it does.
 const WORD: Duration = Duration::from_secs(5);
 
 /// A cluster that serves, and what belongs to it.
@@ -61,7 +62,7 @@ struct Serving {
     node: Option<Attended>,
     kubeconfig: Kubeconfig,
     /// Goes last: until then there is something to wait for.
-    left: Left,
+    left: Arc<Left>,
 }
 
 impl Serving {
@@ -125,11 +126,12 @@ async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
     };
     let lock = take(&up.place)?;
     let record = Record::of_this_process(up, &kubeconfig.path)?;
-    let left = Left::of(&record, lock)?;
+    let left = Arc::new(Left::of(&record, lock)?);
     let way = Way::default();
-    let drydock = start(&up.place, way.clone()).await?;
-    let mut serving = Serving { drydock, operators: None, node: None, kubeconfig, left };
-    match open(&mut serving, record, listener, up, &way, environment).await {
+    // There may be much to read, or a slow disk, and somebody who waits for the end already.
+    let drydock = saying_so(&left, start(&up.place, way.clone())).await?;
+    let mut serving = Serving { drydock, operators: None, node: None, kubeconfig, left: Arc::clone(&left) };
+    match saying_so(&left, open(&mut serving, record, listener, up, &way, environment)).await {
         Ok(()) => Ok(serving),
         Err(failure) => {
             // Why it did not begin is what is told, whatever comes of the end.
@@ -206,7 +208,7 @@ async fn stop(serving: Serving) -> Result<(), Failure> {
     stopped
 }
 
-/// Lets whoever waits for the end of something know that it is under way.
+/// Lets whoever waits for the end know that something is under way.
 async fn saying_so<T>(left: &Left, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {

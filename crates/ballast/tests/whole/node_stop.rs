@@ -237,11 +237,27 @@ fn failed_early(user: User) {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// There is no place for images, which is seen when the API serves already.
+fn failed_between(user: User) {
+    let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
+    let mut command = user.ballast();
+    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
+    let complaint = said(command.env("XDG_DATA_HOME", "/dev/null"), "").refused();
+    assert!(complaint.contains("/dev/null"), "{complaint}");
+    assert!(kept.path().join("kubeconfig").exists());
+    let left = machine::of_directory(kept.path());
+    assert!(left.is_empty(), "{left:?}");
+    let nothing = said(user.ballast().args(["down", "--data-dir"]).arg(kept.path()), "").ok();
+    assert!(nothing.starts_with("nothing runs: "), "{nothing}");
+}
+
 #[test]
 fn a_start_that_fails_leaves_nothing() {
     own_network(&IMAGES);
     User::all().into_iter().for_each(|user| {
         failed_early(user);
+        failed_between(user);
         failed_late(user);
     });
 }

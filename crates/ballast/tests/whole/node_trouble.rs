@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::machine::own_network;
 use crate::support::user::User;
-use crate::support::{Cluster, ballast, said};
+use crate::support::{Cluster, ballast, eventually, said};
 use drydock_images::{Config, Content, Contents, FileEntry, Reference, write_oci_archive};
 
 const IMAGES: [&str; 2] = ["busybox", "memcached:1.6.9"];
@@ -163,7 +163,10 @@ spec:
     cluster.apply(patient).ok();
     let event = "get events --field-selector reason=FailedMount -o jsonpath={.items[0].count}";
     // It is tried again and again, and so not only when volumes are looked at, which is once a minute.
-    cluster.says(event, "3");
+    eventually("a third try", || {
+        let tries: u32 = cluster.kubectl(event).ok().trim().parse().ok()?;
+        (tries >= 3).then_some(())
+    });
     cluster.kubectl("create configmap later --from-literal=a=b").ok();
     cluster.kubectl("wait --for=condition=Ready pod/patient --timeout=30s").ok();
 }
