@@ -1,7 +1,8 @@
 //! The end of a cluster and its next beginning, by the real kubectl: as root, and as a plain user.
 
 use std::fs::File;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::machine::{self, Traces, family, kill_all, own_network};
@@ -182,21 +183,36 @@ fn what_a_crash_of_everything_leaves_is_swept_by_the_next() {
     User::all().into_iter().for_each(swept);
 }
 
+/// A cluster in a directory, with a node.
+fn without_operators(user: User, directory: &Path) -> Command {
+    let mut command = user.ballast();
+    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory);
+    command
+}
+
+/// Of a cluster's processes.
+fn nothing_is_left(directory: &Path) {
+    let left = machine::of_directory(directory);
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Nor does it say that anything does.
+fn nothing_runs(user: User, directory: &Path) {
+    let nothing = said(user.ballast().args(["down", "--data-dir"]).arg(directory), "").ok();
+    assert!(nothing.starts_with("nothing runs: "), "{nothing}");
+}
+
 /// Told to stop as soon as its node has begun.
 fn stopped_early(user: User) {
     let kept = user.directory();
     let _ended = machine::Ended(kept.path());
-    let mut command = user.ballast();
-    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
-    let mut up = Process::start(command);
+    let mut up = Process::start(without_operators(user, kept.path()));
     let keeper = kept.path().join("node/state/keeper.sock");
     eventually("the node has begun", || keeper.exists().then_some(()));
     up.signal("TERM");
     assert_eq!(up.end().0, 0, "{}", up.complaints());
-    let left: Vec<_> = machine::of_directory(kept.path()).into_iter().collect();
-    assert!(left.is_empty(), "{left:?}");
-    let nothing = said(user.ballast().args(["down", "--data-dir"]).arg(kept.path()), "").ok();
-    assert!(nothing.starts_with("nothing runs: "), "{nothing}");
+    nothing_is_left(kept.path());
+    nothing_runs(user, kept.path());
 }
 
 #[test]
@@ -209,47 +225,40 @@ fn a_stop_during_the_start_leaves_nothing() {
 fn failed_late(user: User) {
     let kept = user.directory();
     let _ended = machine::Ended(kept.path());
-    let mut command = user.ballast();
-    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
+    let mut command = without_operators(user, kept.path());
     let full = File::options().write(true).open("/dev/full").unwrap();
     let failed = command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output().unwrap();
     let complaint = String::from_utf8_lossy(&failed.stderr);
     assert_eq!(failed.status.code(), Some(1), "{complaint}");
     assert!(complaint.ends_with("error: can't print: No space left on device\n"), "{complaint}");
     assert!(complaint.contains("node ballast: pods at "), "{complaint}");
-    let left = machine::of_directory(kept.path());
-    assert!(left.is_empty(), "{left:?}");
+    nothing_is_left(kept.path());
 }
 
 /// Its kubeconfig can't be written.
 fn failed_early(user: User) {
     let kept = user.directory();
     let _ended = machine::Ended(kept.path());
-    let mut command = user.ballast();
-    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
+    let mut command = without_operators(user, kept.path());
     let file = "/proc/kubeconfig";
     let complaint = said(command.args(["--kubeconfig", file]), "").refused();
     assert!(complaint.ends_with(", or say where else with --kubeconfig FILE\n"), "{complaint}");
     assert!(
         complaint.starts_with(&format!("error: can't write {file}.running: No such file or directory; "))
     );
-    let left = machine::of_directory(kept.path());
-    assert!(left.is_empty(), "{left:?}");
+    nothing_is_left(kept.path());
 }
 
 /// There is no place for images, which is seen when the API serves already.
 fn failed_between(user: User) {
     let kept = user.directory();
     let _ended = machine::Ended(kept.path());
-    let mut command = user.ballast();
-    command.args(["up", "--no-operators", "--listen", "127.0.0.1:0", "--data-dir"]).arg(kept.path());
+    let mut command = without_operators(user, kept.path());
     let complaint = said(command.env("XDG_DATA_HOME", "/dev/null"), "").refused();
     assert!(complaint.contains("/dev/null"), "{complaint}");
     assert!(kept.path().join("kubeconfig").exists());
-    let left = machine::of_directory(kept.path());
-    assert!(left.is_empty(), "{left:?}");
-    let nothing = said(user.ballast().args(["down", "--data-dir"]).arg(kept.path()), "").ok();
-    assert!(nothing.starts_with("nothing runs: "), "{nothing}");
+    nothing_is_left(kept.path());
+    nothing_runs(user, kept.path());
 }
 
 #[test]
