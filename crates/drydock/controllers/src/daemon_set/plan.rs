@@ -131,8 +131,8 @@ pub fn plan(view: &View<'_>) -> Plan {
     let suited: PodSpec = serde_json::from_value(pod::spec(view.set)).unwrap_or_default();
     let mut on_nodes: BTreeMap<&str, Vec<Arc<Pod>>> = BTreeMap::new();
     // One that is for no node is nobody's business; one that has ended and goes is in nobody's way.
-    let counts = |pod: &&Arc<Pod>| !target(pod).is_empty() && !(pod.finished() && pod.metadata.deleting());
-    for pod in view.pods.iter().filter(counts) {
+    let goes = |pod: &Pod| pod.finished() && pod.metadata.deleting();
+    for pod in view.pods.iter().filter(|pod| !target(pod).is_empty() && !goes(pod)) {
         on_nodes.entry(target(pod)).or_default().push(pod.clone());
     }
     let (mut steps, mut waits, mut rollout) = (Vec::new(), Vec::new(), Rollout::of(view.set));
