@@ -123,6 +123,25 @@ fn what_fails_is_said() {
 }
 
 #[test]
+fn a_server_that_ended_with_its_machine_is_not_in_a_crash_loop() {
+    let said = |code: i32, state: &str| {
+        let ended = format!("{{terminated: {{exitCode: {code}, reason: Ended}}}}");
+        let state = if state.is_empty() { &ended } else { state };
+        let mut stage = settled();
+        stage.meanwhile(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: memcached-sample-a}}, status: {{containerStatuses: [{{name: \
+             memcached, restartCount: 2, lastState: {ended}, state: {state}}}]}}}}"
+        ));
+        stage.round();
+        stage.condition("Degraded").split(':').next().unwrap().to_owned()
+    };
+    let (runs, waits) = ("{running: {}}", "{waiting: {reason: CrashLoopBackOff}}");
+    let in_order = ["", runs, "{waiting: {reason: ContainerCreating}}"].map(|state| said(0, state));
+    assert_eq!(in_order, ["False AsExpected"; 3]);
+    assert_eq!([said(0, waits), said(1, ""), said(1, runs), said(1, waits)], ["True CrashLoop"; 4]);
+}
+
+#[test]
 fn what_the_server_refuses_is_not_under_way() {
     let refused = |class: &str| {
         format!(

@@ -114,12 +114,16 @@ fn last_words(said: &str) -> String {
 }
 
 /// How a container that keeps ending ended last. One that runs again and is not ready yet still counts: between two
-/// crashes nothing is healed.
+/// crashes nothing is healed. But who ended in order may have been told to, with its machine for one: such an end counts
+/// only where the next start has to wait for it.
 fn crash_loop(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     if container.ready || container.restart_count == 0 {
         return None;
     }
-    ended(container.state.as_ref()).or_else(|| ended(container.last_state.as_ref()))
+    let state = container.state.as_ref();
+    let waiting = state.and_then(|state| state.waiting.as_ref()?.reason.as_deref());
+    let last = ended(state).or_else(|| ended(container.last_state.as_ref()));
+    last.filter(|last| last.exit_code != 0 || waiting == Some("CrashLoopBackOff"))
 }
 
 fn ended(state: Option<&ContainerState>) -> Option<&ContainerStateTerminated> {
