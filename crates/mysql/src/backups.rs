@@ -82,17 +82,25 @@ fn all(view: &View<MySQL>) -> Vec<MySQLBackup> {
     backups
 }
 
-/// Since when there is the data that there is.
+/// Since when there is the data that there is, or would be: before there is a volume nothing is from before this instance.
 fn since(view: &View<MySQL>) -> Option<Timestamp> {
     let claim = view.children.get::<PersistentVolumeClaim>(&desired::data_claim_name(view.name()));
-    claim.and_then(Result::ok).and_then(|claim| claim.metadata.creation_timestamp).map(|since| since.0)
+    let made = match claim.and_then(Result::ok) {
+        Some(claim) => claim.metadata.creation_timestamp,
+        None => view.resource.metadata.creation_timestamp.clone(),
+    };
+    made.map(|since| since.0)
 }
 
 /// Those of the data that there is: a volume that was made anew holds nothing of what was backed up before.
 fn of_this_data(view: &View<MySQL>) -> Vec<MySQLBackup> {
     let since = since(view);
     let mut backups = all(view);
-    backups.retain(|backup| began(backup) >= since);
+    backups.retain(|backup| match backup.spec.reason {
+        // Times are of whole seconds, and in the one in which data came other data may have gone.
+        Cause::BeforeDeletion => began(backup) > since,
+        _ => began(backup) >= since,
+    });
     backups
 }
 

@@ -6,7 +6,7 @@ mod support;
 
 use ballast_mysql::MySQLOperator;
 use ballast_staging::{Stage, same_text};
-use support::{COMPLETE, backup, settled};
+use support::{COMPLETE, backup, sample, settled};
 
 const JOB: &str = r"
 apiVersion: batch/v1
@@ -213,6 +213,20 @@ fn what_was_backed_up_before_the_volume_was_made_is_no_backup_of_what_is_on_it()
         "{}",
         stage.condition("BackupHealthy")
     );
+    assert!(!stage.status().contains("lastBackup"), "{}", stage.status());
+}
+
+#[test]
+fn a_new_instance_is_told_of_no_backup_of_one_before_it() {
+    let mut stage = sample(&backup("final", "BeforeDeletion", "2030-01-01T02:00:00Z", COMPLETE));
+    stage.meanwhile("{kind: MySQL, metadata: {creationTimestamp: '2030-01-01T02:00:00Z'}}");
+    let plan = stage.plan().to_string();
+    assert!(plan.contains("Normal Created") && !plan.contains("BackupComplete"), "{plan}");
+    stage.round();
+    assert!(!stage.status().contains("lastBackup"), "{}", stage.status());
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, creationTimestamp: \
+                 '2030-01-01T02:00:00Z'}}";
+    stage.meanwhile(claim).round();
     assert!(!stage.status().contains("lastBackup"), "{}", stage.status());
 }
 
