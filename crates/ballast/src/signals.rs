@@ -1,10 +1,16 @@
 //! Being told to stop.
 
 use std::fs;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::failure::{Explain as _, Failure};
+
+/// Signals that come so close together are one: a terminal that goes away is told of by the shell and by the system, and
+/// whoever holds a key down means what whoever pressed it once meant.
+const MOMENT: Duration = Duration::from_millis(300);
 
 /// Ctrl-C, SIGTERM, and the terminal that goes away. Of these Ctrl-C and the terminal's end are nothing to a process whose
 /// starter had it ignore them: `nohup`, or a script that starts it in the background.
@@ -12,6 +18,8 @@ pub struct Signals {
     terminate: Signal,
     interrupt: Option<Signal>,
     hang_up: Option<Signal>,
+    /// When the last one came.
+    last: Option<Instant>,
 }
 
 impl Signals {
@@ -29,15 +37,23 @@ impl Signals {
             terminate: signal(SignalKind::terminate()).what(what)?,
             interrupt: unless_ignored(SignalKind::interrupt())?,
             hang_up: unless_ignored(SignalKind::hangup())?,
+            last: None,
         })
     }
 
     /// Waits for the next one.
     pub async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            () = received(&mut self.interrupt) => {}
-            () = received(&mut self.hang_up) => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                () = received(&mut self.interrupt) => {}
+                () = received(&mut self.hang_up) => {}
+            }
+            let now = Instant::now();
+            if self.last.is_none_or(|last| now - last > MOMENT) {
+                self.last = Some(now);
+                return;
+            }
         }
     }
 
