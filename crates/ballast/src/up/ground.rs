@@ -114,7 +114,11 @@ fn private(directory: &Path) -> io::Result<()> {
 /// Makes a directory and those above it, so that it is there after a power failure, too.
 fn make_lasting(directory: &Path) -> io::Result<()> {
     let missing: Vec<_> = directory.ancestors().take_while(|path| !path.exists()).collect();
-    private(directory)?;
+    private(directory).map_err(|error| match error.kind() {
+        // A file of that name, which says more than that something is there.
+        io::ErrorKind::AlreadyExists => rustix::io::Errno::NOTDIR.into(),
+        _ => error,
+    })?;
     missing.iter().filter_map(|made| made.parent()).try_for_each(|parent| File::open(parent)?.sync_all())
 }
 

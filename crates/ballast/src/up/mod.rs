@@ -25,6 +25,7 @@ use kube::api::DynamicObject;
 use tokio::net::TcpListener;
 
 use crate::configuration::{Environment, Place, Up, Which};
+use crate::down::what_is_left;
 use crate::failure::{Explain as _, Failure};
 use crate::image;
 use crate::memory;
@@ -52,6 +53,8 @@ pub enum Stopped {
 
 /// Longer than a start takes, unless there is much to read or a slow disk.
 const SLOW: Duration = Duration::from_secs(2);
+/// What whoever stops it is told at once.
+const STOPPING: &str = "stopping…";
 /// How often one that starts or stops lets whoever waits for it know that it does.
 const WORD: Duration = Duration::from_secs(5);
 
@@ -92,6 +95,7 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
     let mut signals = Signals::listen()?;
     let mut beginning = std::pin::pin!(noting_delay(begin(up, environment)));
     let Some(serving) = signals.unless(&mut beginning).await else {
+        say(STOPPING);
         // What was begun is ended in order, or something of it would be left: a node, and pods that it found.
         let ended = signals.unless(async {
             match beginning.await {
@@ -100,7 +104,7 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
                 Err(_) => Ok(()),
             }
         });
-        return ended.await.map_or(Ok(Stopped::AtOnce), |ended| ended.map(|()| Stopped::InOrder));
+        return ended.await.map_or(Ok(Stopped::AtOnce), |ended| ended.map(|()| in_order(up)));
     };
     let mut serving = serving?;
     memory::give_back();
@@ -109,12 +113,25 @@ pub async fn up(up: &Up, environment: &Environment) -> Result<Stopped, Failure> 
         Ok(()) => signals.unless(serving.fails()).await,
         Err(failure) => Some(failure),
     };
+    if failed.is_none() {
+        say(STOPPING);
+    }
     let stopped = signals.unless(stop(serving)).await;
     match (failed, stopped) {
         (Some(failure), _) => Err(failure),
-        (None, Some(stopped)) => stopped.map(|()| Stopped::InOrder),
+        (None, Some(stopped)) => stopped.map(|()| in_order(up)),
         (None, None) => Ok(Stopped::AtOnce),
     }
+}
+
+/// Says to whoever stopped it what there is now.
+fn in_order(up: &Up) -> Stopped {
+    let directory = match &up.place {
+        Place::Directory(directory) => Some(directory.as_path()),
+        Place::Memory => None,
+    };
+    say(format_args!("stopped; {}", what_is_left(directory)));
+    Stopped::InOrder
 }
 
 async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
@@ -125,6 +142,7 @@ async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
         bound => bound,
     };
     let lock = take(&up.place)?;
+    let listener = listener?;
     let record = Record::of_this_process(up, &kubeconfig.path)?;
     let left = Arc::new(Left::of(&record, lock)?);
     let way = Way::default();
@@ -145,13 +163,13 @@ async fn begin(up: &Up, environment: &Environment) -> Result<Serving, Failure> {
 async fn open(
     serving: &mut Serving,
     mut record: Record,
-    listener: Result<TcpListener, Failure>,
+    listener: TcpListener,
     up: &Up,
     way: &Way,
     environment: &Environment,
 ) -> Result<(), Failure> {
     let Serving { drydock, operators, node, kubeconfig, left } = serving;
-    drydock.serve(listener?).what("can't serve the API")?;
+    drydock.serve(listener).what("can't serve the API")?;
     say(starting(up, drydock));
     kubeconfig.write(drydock)?;
     let attended = async {

@@ -2,6 +2,7 @@
 //! that becomes full while the cluster runs.
 
 use std::fs::{self, Permissions};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -115,6 +116,21 @@ fn a_directory_that_can_only_be_read_is_said_at_the_start() {
     }
     disk.let_be_written(true);
     assert_eq!(up(disk.ballast(&words(&data))).field("configmap/before", ".data.text"), "kept");
+}
+
+#[test]
+fn where_nothing_can_be_kept_or_reached_nothing_is_begun() {
+    let (user, place) = (User::Plain, User::Plain.directory());
+    let (file, data) = (place.path().join("file"), place.path().join("data"));
+    fs::write(&file, "").unwrap();
+    refused(user.ballast().args(words(&file)), &[file.to_str().unwrap(), "Not a directory"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = user.ballast();
+    command.args(["up", "--no-node", "--no-operators", "--listen", &address, "--data-dir"]).arg(&data);
+    refused(&mut command, &["Address already in use"]);
+    let made: Vec<_> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(made, ["lock"]);
 }
 
 #[test]

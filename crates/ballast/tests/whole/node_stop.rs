@@ -221,6 +221,33 @@ fn a_stop_during_the_start_leaves_nothing() {
     User::all().into_iter().for_each(stopped_early);
 }
 
+/// Told twice in one moment, as by a shell and a terminal that go away together.
+fn told_twice(user: User) {
+    let kept = user.directory();
+    let _ended = machine::Ended(kept.path());
+    let mut cluster = user.up(&["--no-operators", "--data-dir", kept.path().to_str().unwrap()]);
+    cluster.apply(PODS).ok();
+    cluster.kubectl("wait --for=condition=Ready pod --all --timeout=30s").ok();
+    let traces = Traces::of(&cluster, user);
+    cluster.up.signal("TERM");
+    cluster.up.signal("TERM");
+    assert_eq!(cluster.up.end().0, 0, "{}", cluster.up.complaints());
+    traces.are_gone();
+    let last = format!("stopped; its cluster is kept in {}", kept.path().display());
+    let mut said = String::new();
+    eventually("it says so", || {
+        said += &cluster.up.complaints();
+        said.ends_with(&last).then_some(())
+    });
+    assert!(said.contains("stopping…"), "{said}");
+}
+
+#[test]
+fn who_is_told_to_stop_twice_in_a_moment_stops_in_order() {
+    own_network(&IMAGES);
+    User::all().into_iter().for_each(told_twice);
+}
+
 /// Nobody can be told that it is ready.
 fn failed_late(user: User) {
     let kept = user.directory();
