@@ -34,7 +34,8 @@ pub(crate) async fn follow(client: Client, publish: watch::Sender<Arc<View>>) {
         for change in batch {
             match change {
                 Ok(change) => state.take_in(change),
-                Err(error) => tracing::warn!(%error, "services can't be followed"),
+                // It is tried again and again, and nothing of what is known is forgotten.
+                Err(error) => tracing::debug!(%error, "services can't be followed"),
             }
         }
         if state.complete == [true; 2] {
