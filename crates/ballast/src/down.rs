@@ -1,6 +1,5 @@
 //! `ballast down`: stops a `ballast up`, as Ctrl-C does where it runs.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::configuration::Which;
@@ -65,13 +64,5 @@ pub async fn down(which: &Which) -> Result<String, Failure> {
         );
     }
     let seconds = began.elapsed().as_secs_f64();
-    Ok(format!("stopped in {seconds:.1} s; {}\n", what_is_left(record.directory.as_deref())))
-}
-
-/// What becomes of a cluster that stopped in order.
-pub(crate) fn what_is_left(directory: Option<&Path>) -> String {
-    match directory {
-        Some(directory) => format!("its cluster is kept in {}", directory.display()),
-        None => "its cluster was kept in memory, and is gone".to_owned(),
-    }
+    Ok(format!("stopped in {seconds:.1} s; {}\n", record::what_is_left(record.directory.as_deref())))
 }

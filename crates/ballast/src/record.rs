@@ -200,6 +200,14 @@ pub fn of_kubeconfig(kubeconfig: &Path) -> Option<Running> {
     find(&Which::Kubeconfig(file)).ok().flatten()
 }
 
+/// What becomes of a cluster that stopped in order.
+pub(crate) fn what_is_left(directory: Option<&Path>) -> String {
+    match directory {
+        Some(directory) => format!("its cluster is kept in {}", directory.display()),
+        None => "its cluster was kept in memory, and is gone".to_owned(),
+    }
+}
+
 fn beside(kubeconfig: &Path) -> PathBuf {
     let mut name = kubeconfig.file_name().map(OsString::from).unwrap_or_default();
     name.push(".");

@@ -25,7 +25,6 @@ use kube::api::DynamicObject;
 use tokio::net::TcpListener;
 
 use crate::configuration::{Environment, Place, Up, Which};
-use crate::down::what_is_left;
 use crate::failure::{Explain as _, Failure};
 use crate::image;
 use crate::memory;
@@ -130,7 +129,7 @@ fn in_order(up: &Up) -> Stopped {
         Place::Directory(directory) => Some(directory.as_path()),
         Place::Memory => None,
     };
-    say(format_args!("stopped; {}", what_is_left(directory)));
+    say(format_args!("stopped; {}", record::what_is_left(directory)));
     Stopped::InOrder
 }
 
