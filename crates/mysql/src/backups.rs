@@ -83,9 +83,11 @@ fn all(view: &View<MySQL>) -> Vec<MySQLBackup> {
 }
 
 /// Since when there is the data that there is, or would be: before there is a volume nothing is from before this instance.
+/// One that goes may be that of an instance that went.
 fn since(view: &View<MySQL>) -> Option<Timestamp> {
     let claim = view.children.get::<PersistentVolumeClaim>(&desired::data_claim_name(view.name()));
-    let made = match claim.and_then(Result::ok) {
+    let stays = |claim: &PersistentVolumeClaim| claim.metadata.deletion_timestamp.is_none();
+    let made = match claim.and_then(Result::ok).filter(stays) {
         Some(claim) => claim.metadata.creation_timestamp,
         None => view.resource.metadata.creation_timestamp.clone(),
     };

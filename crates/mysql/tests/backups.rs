@@ -218,8 +218,12 @@ fn what_was_backed_up_before_the_volume_was_made_is_no_backup_of_what_is_on_it()
 
 #[test]
 fn a_new_instance_is_told_of_no_backup_of_one_before_it() {
-    let mut stage = sample(&backup("final", "BeforeDeletion", "2030-01-01T02:00:00Z", COMPLETE));
-    stage.meanwhile("{kind: MySQL, metadata: {creationTimestamp: '2030-01-01T02:00:00Z'}}");
+    let fresh = || {
+        let mut stage = sample(&backup("final", "BeforeDeletion", "2030-01-01T02:00:00Z", COMPLETE));
+        stage.meanwhile("{kind: MySQL, metadata: {creationTimestamp: '2030-01-01T02:00:00Z'}}");
+        stage
+    };
+    let mut stage = fresh();
     let plan = stage.plan().to_string();
     assert!(plan.contains("Normal Created") && !plan.contains("BackupComplete"), "{plan}");
     stage.round();
@@ -228,6 +232,12 @@ fn a_new_instance_is_told_of_no_backup_of_one_before_it() {
                  '2030-01-01T02:00:00Z'}}";
     stage.meanwhile(claim).round();
     assert!(!stage.status().contains("lastBackup"), "{}", stage.status());
+    // The volume of the one before is still on its way.
+    let going = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: mysql-pvc-shop, creationTimestamp: \
+                 '2030-01-01T01:00:00Z', deletionTimestamp: '2030-01-01T02:00:00Z'}}";
+    let mut stage = fresh();
+    let plan = stage.meanwhile(going).plan().to_string();
+    assert!(!plan.contains("BackupComplete"), "{plan}");
 }
 
 #[test]
